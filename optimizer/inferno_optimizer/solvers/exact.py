@@ -689,7 +689,7 @@ def _search_plan(
 ) -> FoundPlan:
     """One row for each case, all of it or any number of its replicas; or a mix.
 
-    The shares are no worse than those of a known plan, but for what that keeps as it is. Cases that
+    The plan is no worse than a known one, but for what that keeps as it is. Cases that
     need no replicas are not in the problem.
     """
     candidates, problem = table.candidates, table.problem
@@ -700,7 +700,7 @@ def _search_plan(
         options.priority_tolerance,
         delayed=options.delayed_best_effort and not whole,
         observe=recorder.observe if options.trace and whole else None,
-        known=None if whole else problem.counts_of(known),
+        known=problem.counts_of(known),
         mixes=table.mixes,
     )
     priorities = priorities_of(candidates, problem.cases)
@@ -756,15 +756,23 @@ def _describe_known_plan(
 def _choose(
     candidates: Candidates, found: FoundPlan, known: FoundPlan, params: SolveParams
 ) -> FoundPlan:
-    """What a search finds, or the known plan where that is better, as time may have ended early."""
-    policy, settled = candidates.system.options.saturation_policy, False
+    """What a search finds, or the known plan where that is better, as time may have ended early.
+
+    Better is also what costs less, where neither holds or serves more.
+    """
+    policy, may_serve_more = candidates.system.options.saturation_policy, True
     if found.is_optimal(candidates, params):
         # That none is stopped for an equal one is not proven: the plan may hold less for it.
-        settled = found.entirely or policy is not SaturationPolicy.HOLD
+        if found.entirely or policy is not SaturationPolicy.HOLD:
+            return found
     elif found.entirely:
         given_up = share_given_up(candidates, params)
-        settled = all(level.gap <= given_up for level in found.levels(candidates))
-    if settled or not is_better(candidates, known.assignment, found.assignment, params):
+        may_serve_more = any(level.gap > given_up for level in found.levels(candidates))
+    costs_less = found.objective - known.objective > params.rounding * abs(found.objective)
+    is_chosen = may_serve_more and is_better(candidates, known.assignment, found.assignment, params)
+    if not is_chosen and costs_less:
+        is_chosen = not is_better(candidates, found.assignment, known.assignment, params)
+    if not is_chosen:
         return found
     return replace(
         found,
