@@ -353,6 +353,7 @@ class _GoalByGoal:
         params = self._problem.params
         pricing = budget.part(params.mix_pricing)
         bound, before, in_vain = self._most_of(goal), -np.inf, 0
+        mixes.least = None  # prices of another goal prove nothing of this one
         while (vertex := self._solve_relaxation(goal, pricing)) is not None:
             pricing.spend(mixes.size * params.mix_item)
             columns, priced = mixes.price(self._problem, goal, vertex)

@@ -2,24 +2,37 @@
 
 from collections.abc import Iterator
 from itertools import product
+from random import Random
 
 import numpy as np
 import pytest
 
+from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solvers.budget import UNLIMITED, Budget
+from inferno_optimizer.solvers.exact import solve_goals
 from inferno_optimizer.solvers.mixes import MixColumns, MixTable, cheapest_mixes
-from inferno_optimizer.solvers.params import DEFAULTS
+from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
-from inferno_optimizer.system import Accelerator, Options
+from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
 from tests.tiers import sampled
+from tests.unit.optimizer.solvers.test_mixes import UNITS
 from tests.unit.optimizer.systems import Demand, system_of
 
 CASES, TYPES = 3, 3
+CARDS = {"w": (2, 8), "x": (2, 10), "z": (0, 4)}
 LIMIT = np.full(CASES, 1e6)
+
+
+def table_of(system: System) -> tuple[Candidates, IntArray]:
+    """The candidate table of a system, and the cards of each of its types."""
+    catalogue = Catalogue(system)
+    cases = [case for case in map(catalogue.case, system.servers) if isinstance(case, Case)]
+    candidates = build_candidates(catalogue, cases)
+    return candidates, np.array([system.capacity.get(name, 0) for name in candidates.types])
 
 
 def random_table(random: np.random.Generator) -> MixTable:
@@ -122,10 +135,7 @@ def test_a_listing_of_large_servers_does_no_more_than_its_work() -> None:
     ]
     capacity = {unit.type: 500 for unit in units}
     system = system_of(demands, units, capacity, Options(milp=True, heterogeneous=True))
-    catalogue = Catalogue(system)
-    cases = [case for case in map(catalogue.case, system.servers) if isinstance(case, Case)]
-    candidates = build_candidates(catalogue, cases)
-    cards = np.array([capacity[name] for name in candidates.types])
+    candidates, cards = table_of(system)
     table = MixTable.of(candidates, cards, changes=True)
     problem = ReplicaProblem.of(candidates, cards, Running.of(candidates), others=table.case)
     columns = MixColumns(table, problem)
@@ -136,3 +146,28 @@ def test_a_listing_of_large_servers_does_no_more_than_its_work() -> None:
     assert plenty.left > 99.5
     assert columns.list_all(problem, DEFAULTS.small, little) is None
     assert columns.list_all(problem, DEFAULTS.small, Budget.of(0.0)) is None
+
+
+@pytest.mark.parametrize("seed", [14, 20])
+def test_prices_of_a_load_prove_nothing_of_the_value(seed: int) -> None:
+    numbers, policy = Random(seed), SaturationPolicy.HOLD  # noqa: S311 - a repeatable choice
+    demands = []
+    for place in range(6):
+        units = numbers.sample(UNITS, numbers.randint(2, 4))
+        first, needs = units[0], {unit.name: numbers.randint(1, 6) for unit in units}
+        priority, load = numbers.randint(1, 2), numbers.randint(1, 900)
+        floor, runs = numbers.choice([0, 0, 2]), Allocation(first.name, 2, cost=first.cost * 2)
+        current = numbers.choice([Allocation(), runs])
+        demands.append(Demand(f"s{place}", needs, priority, load, current, min_replicas=floor))
+    capacity = {name: numbers.randint(*most) for name, most in CARDS.items()}
+    options = Options(milp=True, heterogeneous=True, saturation_policy=policy)
+    candidates, cards = table_of(system_of(demands, UNITS, capacity, options))
+    table = MixTable.of(candidates, cards, changes=False)
+    params = SolveParams(mix_few_items=0, small=0)
+    problem = ReplicaProblem.of(candidates, cards, Running.of(candidates), params, table.case)
+    for work in np.arange(0.001, 0.004, 0.00025):
+        budget = Budget.of(float(work), params=params)
+
+        found = solve_goals(problem, budget, None, delayed=False, mixes=table)
+
+        assert found.failures == ()
