@@ -426,11 +426,16 @@ class _GoalByGoal:
     def _solve_items(
         self, mixes: MixColumns, goal: Goal, cases: BoolArray, others: IntArray, budget: Budget
     ) -> float:
-        """Take the best plan where some cases have any mixes; what no such plan exceeds."""
+        """Take the best plan where some cases have any mixes; what no such plan exceeds.
+
+        Where too little time is left, nothing is begun.
+        """
         problem, items = self._problem, mixes.items(cases)
         columns = problem.columns_of(cases) & (~mixes.find_replaced(problem) | (self._counts > 0))
         is_all = goal.kind is GoalKind.VALUE and bool(cases.all())
-        params = problem.params
+        params, size = problem.params, int(np.count_nonzero(columns) + np.count_nonzero(items.most))
+        if budget.seconds_left < params.mix_seconds * size:
+            return np.inf
         enough = params.mix_near_value if is_all else params.mix_near
         opening = Opening(columns, others, items, mixes.least if is_all else None)
         gap = enough * self._tolerance.near(goal, goal.worth(problem, self._counts))

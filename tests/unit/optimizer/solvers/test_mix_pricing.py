@@ -1,8 +1,10 @@
 """The cheapest mixes of a case at prices of the cards, against all of its mixes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +13,16 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.solvers import exact
 from inferno_optimizer.solvers.budget import UNLIMITED, Budget
-from inferno_optimizer.solvers.exact import solve_goals
 from inferno_optimizer.solvers.mixes import MixColumns, MixTable, cheapest_mixes
+from inferno_optimizer.solvers.neighbourhoods import Found, Opening
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
+from inferno_optimizer.wire.codec import decode_system
+from tests.generate import fleet
 from tests.tiers import sampled
 from tests.unit.optimizer.solvers.test_mixes import UNITS
 from tests.unit.optimizer.systems import Demand, system_of
@@ -168,6 +173,30 @@ def test_prices_of_a_load_prove_nothing_of_the_value(seed: int) -> None:
     for work in np.arange(0.001, 0.004, 0.00025):
         budget = Budget.of(float(work), params=params)
 
-        found = solve_goals(problem, budget, None, delayed=False, mixes=table)
+        found = exact.solve_goals(problem, budget, None, delayed=False, mixes=table)
 
         assert found.failures == ()
+
+
+@pytest.mark.parametrize(("seconds", "has_large"), [(0.03, False), (1e3, True)])
+def test_no_large_program_begins_shortly_before_the_end(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, *, has_large: bool
+) -> None:
+    options = Options(milp=True, heterogeneous=True)
+    system = replace(decode_system(fleet(40, 10, 1, demand=2.0)), options=options)
+    candidates, cards = table_of(system)
+    table = MixTable.of(candidates, cards, changes=True)
+    problem = ReplicaProblem.whole(candidates, cards, others=table.case)
+    sizes, solve = [0], exact.solve_opening
+
+    def record(*args: Any) -> Found:  # noqa: ANN401 - as they are given
+        opening: Opening = args[3]
+        if opening.items is not None:
+            sizes.append(np.count_nonzero(opening.items.most) + np.count_nonzero(opening.columns))
+        return solve(*args)
+
+    monkeypatch.setattr(exact, "solve_opening", record)
+
+    exact.solve_goals(problem, Budget.of(0.2, lambda: seconds), None, delayed=False, mixes=table)
+
+    assert bool(max(sizes) > 300) is has_large
