@@ -893,8 +893,8 @@ def _assign_replicas(table: _Table, outcome: Outcome) -> Assignment:
     """The plan as an assignment; cases that need no replicas get their best row.
 
     With the policy `Hold` no case that runs is stopped for an equal one that has several replicas,
-    or that does not run: each of a level that runs has one before any has more. Then those that
-    carry the most load with a replica come first, whether it is served or held.
+    or that does not run: each of a level that runs has one before any has more, or a mix. Then
+    those that carry the most load with a replica come first, whether it is served or held.
     """
     candidates, running, problem = table.candidates, table.running, table.problem
     ledger, counts = Ledger(candidates, table.capacity), outcome.counts
@@ -908,19 +908,26 @@ def _assign_replicas(table: _Table, outcome: Outcome) -> Assignment:
     stopped = np.setdiff1d(np.arange(len(problem.cases)), [*planned, *mixed])
     for level in range(problem.levels):
         of_level = columns[levels == level].tolist()
-        for case in problem.cases[mixed[problem.level[mixed] == level]].tolist():
-            if ledger.fits_mix(mixes[case]):
-                ledger.take_mix(mixes[case])
-            elif holds:  # one of a more important level that was stopped has its cards
-                hold(ledger, case, running)
+        mixing = problem.cases[mixed[problem.level[mixed] == level]].tolist()
         if holds:
             for column in of_level:
                 if problem.held[problem.case[column]] > 0:
                     _give(ledger, problem, column, int(counts[column]), running, most=1)
-            for case in stopped[problem.level[stopped] == level].tolist():
-                hold(ledger, int(problem.cases[case]), running, most=1)
+            for case in (
+                *problem.cases[stopped[problem.level[stopped] == level]].tolist(),
+                *mixing,
+            ):
+                hold(ledger, case, running, most=1)
+        short = []
+        for case in mixing:
+            if ledger.fits_mix(mixes[case]):
+                ledger.take_mix(mixes[case])
+            else:
+                short.append(case)
         for column in of_level:
             _give(ledger, problem, column, int(counts[column]), running)
+        for case in short if holds else ():  # what it lacks is held by an equal one, or by better
+            hold(ledger, case, running)
     free = np.ones(len(candidates.cases), dtype=np.bool_)
     free[problem.cases] = False
     serve(ledger, entries_by_rank(candidates, free))
