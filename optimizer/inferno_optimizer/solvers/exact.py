@@ -295,9 +295,22 @@ class _GoalByGoal:
         shares = 1 if goal.kind is GoalKind.HELD else 2
         if (mixes := self._mixes) is None or not self._is_open(goal):
             return self._search(goal, self._budget.part(shares / (ahead + 1)))
-        budget = self._budget.part(1 / ahead)
-        proof = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
-        return proof or self._search(goal, budget, self._most_of(goal))
+        budget, few = self._budget.part(1 / ahead), self._problem.params.mix_rounds
+        if not self._may_price(mixes, budget, few):
+            rows = self._budget.part(shares / (ahead + 1))
+            proof = self._search(goal, rows, self._most_of(goal), has_cuts=True)
+            if not self._is_open(goal) or not self._may_price(mixes, budget, 1):
+                return proof
+        found = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
+        return found or self._search(goal, budget, self._most_of(goal))
+
+    def _may_price(self, mixes: MixColumns, budget: Budget, rounds: int) -> bool:
+        """Whether there is work for so many rounds of pricing.
+
+        In a large fleet it takes all the work, and leaves none to find a plan among the columns.
+        """
+        params = self._problem.params
+        return budget.part(params.mix_pricing).left >= rounds * mixes.size * params.mix_item
 
     def _search_mixes(self, mixes: MixColumns, goal: Goal, budget: Budget) -> GoalProof:
         """Price mixes and search among columns; then solve with any mixes, all or a few cases.
@@ -314,13 +327,18 @@ class _GoalByGoal:
             self._solve_parts(mixes, goal, bound, budget.part(params.mix_parts))
         return replace(proof, bound=bound)
 
-    def _search(self, goal: Goal, budget: Budget, bound: float | None = None) -> GoalProof:
+    def _search(
+        self, goal: Goal, budget: Budget, bound: float | None = None, *, has_cuts: bool = False
+    ) -> GoalProof:
         """Search among the columns; what is proven.
 
         A bound that holds for all mixes takes the place of what is proven of those that are
-        columns. Nothing is proven where a step fails: the plan is the best one so far.
+        columns; then it may have cuts. Nothing is proven where a step fails: the plan is the best
+        one so far.
         """
         incumbent = self._incumbent(goal)
+        if has_cuts:
+            incumbent.problem = replace(incumbent.problem, has_cuts=True)
         search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), search)
         if proof is None:

@@ -295,6 +295,10 @@ class SolveParams:
     """Of the work of a goal, in which mixes are priced, or of all work, listed; the following are
     shares of what is left, in turn."""
 
+    mix_rounds: Count = 3
+    """Rounds of pricing without whose work columns are searched before it, as if there were no
+    mixes: 2 s of 1,000 servers serve 90 % of a class, and 48 % with pricing first."""
+
     mix_search: Share = 0.2
     """In which columns are searched. Without it, before the programs, 2 s of 100 servers serve 67 %
     of a class instead of 94 %: HiGHS finds no plan in that time."""

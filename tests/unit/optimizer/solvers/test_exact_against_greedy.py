@@ -14,7 +14,7 @@ from inferno_optimizer.solvers.exact import solve_exact
 from inferno_optimizer.solvers.greedy import solve_greedy
 from inferno_optimizer.solvers.loads import is_better
 from inferno_optimizer.solvers.params import DEFAULTS
-from inferno_optimizer.system import Allocation, Options, System
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
 from tests.tiers import sampled
@@ -89,3 +89,15 @@ def test_the_same_service_costs_no_more_with_any_work(*, heterogeneous: bool) ->
         if not is_better(candidates, exact.assignment, greedy.assignment):
             worst = greedy.assignment.objective(candidates)
             assert exact.assignment.objective(candidates) <= worst + ROUNDING * abs(worst), work
+
+
+def test_with_little_work_mixes_take_nothing_from_single_rows() -> None:
+    options = Options(milp=True, saturation_policy=SaturationPolicy.PRIORITY_EXHAUSTIVE)
+    system = replace(decode_system(fleet(200, 20, 1, demand=2.0)), options=options)
+    mixed = replace(system, options=replace(options, heterogeneous=True))
+    for work in (0.2, 0.4):
+        candidates, greedy, single = solve_with_work(system, work)
+        _, _, several = solve_with_work(mixed, work)
+
+        assert is_better(candidates, single.assignment, greedy.assignment)
+        assert not is_better(candidates, single.assignment, several.assignment), work
