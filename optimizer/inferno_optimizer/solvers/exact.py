@@ -325,6 +325,8 @@ class _GoalByGoal:
         else:
             bound = self._solve_all(mixes, goal, bound, budget.part(params.mix_program))
             self._solve_parts(mixes, goal, bound, budget.part(params.mix_parts))
+        incumbent = self._incumbent(goal)
+        incumbent.report(max(bound, incumbent.worth))
         return replace(proof, bound=bound)
 
     def _search(
@@ -461,6 +463,7 @@ class _GoalByGoal:
         found = solve_opening(problem, goal, self._floors, opening, self._counts, budget, abs(gap))
         if found.counts is not None and found.mixes is not None:
             counts = items.trim(found.mixes)
+            counts[~items.are_enough(counts)] = 0
             place = self._add(mixes.columns_of(items, counts, len(problem.capacity)))
             plan = _move_counts(found.counts, place, len(self._problem.case))
             mixes.put(self._problem, items, counts, plan)

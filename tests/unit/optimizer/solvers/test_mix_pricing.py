@@ -15,10 +15,12 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solvers import exact
 from inferno_optimizer.solvers.budget import UNLIMITED, Budget
+from inferno_optimizer.solvers.goals import Goal
 from inferno_optimizer.solvers.mixes import MixColumns, MixTable, cheapest_mixes
 from inferno_optimizer.solvers.neighbourhoods import Found, Opening
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
-from inferno_optimizer.solvers.problem import ReplicaProblem
+from inferno_optimizer.solvers.problem import Columns, ReplicaProblem
+from inferno_optimizer.solvers.relaxation import Vertex
 from inferno_optimizer.solvers.running import Running
 from inferno_optimizer.system import Accelerator, Allocation, Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
@@ -30,6 +32,15 @@ from tests.unit.optimizer.systems import Demand, system_of
 CASES, TYPES = 3, 3
 CARDS = {"w": (2, 8), "x": (2, 10), "z": (0, 4)}
 LIMIT = np.full(CASES, 1e6)
+
+
+def price_nothing(
+    columns: MixColumns, problem: ReplicaProblem, _goal: Goal, vertex: Vertex
+) -> tuple[Columns, float]:
+    """No column, and no bound but that of what is served."""
+    items = columns.items(np.ones(len(problem.cases), dtype=np.bool_))
+    none = columns.columns_of(items, np.zeros_like(items.most), len(problem.capacity))
+    return none, vertex.bound + 1e6
 
 
 def table_of(system: System) -> tuple[Candidates, IntArray]:
@@ -200,3 +211,28 @@ def test_no_large_program_begins_shortly_before_the_end(
     exact.solve_goals(problem, Budget.of(0.2, lambda: seconds), None, delayed=False, mixes=table)
 
     assert bool(max(sizes) > 300) is has_large
+
+
+def test_a_program_whose_mix_lacks_a_share_serves_nobody_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    demand = Demand("a", {"W": 5, "X": 5})
+    options = Options(milp=True, heterogeneous=True)
+    candidates, cards = table_of(system_of([demand], UNITS, {"w": 4, "x": 4}, options))
+    table, params = MixTable.of(candidates, cards, changes=True), SolveParams(mix_few_items=0)
+    problem = ReplicaProblem.whole(candidates, cards, params, table.case)
+
+    def lack(*args: Any) -> Found:  # noqa: ANN401 - as they are given
+        opening: Opening = args[3]
+        items = opening.items
+        mixes = None if items is None else np.where(items.most > 0, 1, 0)
+        return Found(np.zeros_like(opening.counts), np.inf, mixes)
+
+    monkeypatch.setattr(exact, "solve_opening", lack)
+    monkeypatch.setattr(exact.MixColumns, "price", price_nothing)
+
+    found = exact.solve_goals(
+        problem, Budget.of(1.0, params=params), None, delayed=False, mixes=table
+    )
+
+    assert found.mixes == ()
