@@ -17,7 +17,7 @@ from inferno_optimizer.solvers import exact
 from inferno_optimizer.solvers.budget import UNLIMITED, Budget
 from inferno_optimizer.solvers.goals import Goal
 from inferno_optimizer.solvers.mixes import MixColumns, MixTable, cheapest_mixes
-from inferno_optimizer.solvers.neighbourhoods import Found, Opening
+from inferno_optimizer.solvers.neighbourhoods import Found, Opening, solve_opening
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.problem import Columns, ReplicaProblem
 from inferno_optimizer.solvers.relaxation import Vertex
@@ -198,19 +198,20 @@ def test_no_large_program_begins_shortly_before_the_end(
     candidates, cards = table_of(system)
     table = MixTable.of(candidates, cards, changes=True)
     problem = ReplicaProblem.whole(candidates, cards, others=table.case)
-    sizes, solve = [0], exact.solve_opening
+    sizes, solve = [0], solve_opening
 
     def record(*args: Any) -> Found:  # noqa: ANN401 - as they are given
         opening: Opening = args[3]
         if opening.items is not None:
-            sizes.append(np.count_nonzero(opening.items.most) + np.count_nonzero(opening.columns))
+            size = np.count_nonzero(opening.items.most) + np.count_nonzero(opening.columns)
+            sizes.append(int(size))
         return solve(*args)
 
     monkeypatch.setattr(exact, "solve_opening", record)
 
     exact.solve_goals(problem, Budget.of(0.2, lambda: seconds), None, delayed=False, mixes=table)
 
-    assert bool(max(sizes) > 300) is has_large
+    assert (max(sizes) > 300) is has_large
 
 
 def test_a_program_whose_mix_lacks_a_share_serves_nobody_with_it(
@@ -229,7 +230,7 @@ def test_a_program_whose_mix_lacks_a_share_serves_nobody_with_it(
         return Found(np.zeros_like(opening.counts), np.inf, mixes)
 
     monkeypatch.setattr(exact, "solve_opening", lack)
-    monkeypatch.setattr(exact.MixColumns, "price", price_nothing)
+    monkeypatch.setattr(MixColumns, "price", price_nothing)
 
     found = exact.solve_goals(
         problem, Budget.of(1.0, params=params), None, delayed=False, mixes=table
