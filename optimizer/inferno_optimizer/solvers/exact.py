@@ -934,17 +934,12 @@ def _assign_replicas(table: _Table, outcome: Outcome) -> Assignment:
             for column in of_level:
                 if problem.held[problem.case[column]] > 0:
                     _give(ledger, problem, column, int(counts[column]), running, most=1)
-            for case in (
-                *problem.cases[stopped[problem.level[stopped] == level]].tolist(),
-                *mixing,
-            ):
+            for case in problem.cases[stopped[problem.level[stopped] == level]].tolist():
                 hold(ledger, case, running, most=1)
-        short = []
-        for case in mixing:
-            if ledger.fits_mix(mixes[case]):
-                ledger.take_mix(mixes[case])
-            else:
-                short.append(case)
+            if not ledger.fits_mixes(mixes[case] for case in mixing):
+                for case in mixing:
+                    hold(ledger, case, running, most=1)
+        short = _take_mixes(ledger, {case: mixes[case] for case in mixing})
         for column in of_level:
             _give(ledger, problem, column, int(counts[column]), running)
         for case in short if holds else ():  # what it lacks is held by an equal one, or by better
@@ -953,6 +948,17 @@ def _assign_replicas(table: _Table, outcome: Outcome) -> Assignment:
     free[problem.cases] = False
     serve(ledger, entries_by_rank(candidates, free))
     return ledger.assignment()
+
+
+def _take_mixes(ledger: Ledger, mixes: Mapping[int, Mix]) -> list[int]:
+    """Give cases their mixes as far as they fit; returns the cases for which they do not.
+
+    One may fit once another case gives back what it holds.
+    """
+    short, before = list(mixes), len(mixes) + 1
+    while len(short) < before:
+        before, short = len(short), [case for case in short if not ledger.takes_mix(mixes[case])]
+    return short
 
 
 def _give(

@@ -1,7 +1,7 @@
 """Who got what, and how many cards are left, while capacity is handed out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -143,16 +143,25 @@ class Ledger:
         if any(part.replicas for part in kept):
             self._kept[case] = tuple(kept)
 
-    def fits_mix(self, mix: Mix) -> bool:
-        """Whether there are cards for a mix; what its case has counts as given back."""
-        needed, case = Counter[int](), self._case[mix.rows[0]]
-        has = (self._rows[case], -self._given[case])
-        for row, replicas in (*zip(mix.rows, mix.replicas, strict=True), has):
-            for card_type, cards in self._needs(row) if row != NO_ROW else ():
-                needed[card_type] += cards * replicas
-        for part in self._kept.get(case, ()):
-            needed[part.type] -= part.cards * part.replicas
+    def fits_mixes(self, mixes: Iterable[Mix]) -> bool:
+        """Whether there are cards for mixes together; what their cases have is given back."""
+        needed = Counter[int]()
+        for mix in mixes:
+            case = self._case[mix.rows[0]]
+            has = (self._rows[case], -self._given[case])
+            for row, replicas in (*zip(mix.rows, mix.replicas, strict=True), has):
+                for card_type, cards in self._needs(row) if row != NO_ROW else ():
+                    needed[card_type] += cards * replicas
+            for part in self._kept.get(case, ()):
+                needed[part.type] -= part.cards * part.replicas
         return all(self._left[card_type] >= cards for card_type, cards in needed.items())
+
+    def takes_mix(self, mix: Mix) -> bool:
+        """Give its case a mix instead of what it has, if it fits; whether it does."""
+        fits = self.fits_mixes([mix])
+        if fits:
+            self.take_mix(mix)
+        return fits
 
     def take_mix(self, mix: Mix) -> None:
         """Give its case a mix instead of what it has."""

@@ -101,3 +101,15 @@ def test_with_little_work_mixes_take_nothing_from_single_rows() -> None:
 
         assert is_better(candidates, single.assignment, greedy.assignment)
         assert not is_better(candidates, single.assignment, several.assignment), work
+
+
+def test_with_hold_mixes_that_fit_together_are_all_kept() -> None:
+    options = Options(milp=True, saturation_policy=SaturationPolicy.HOLD)
+    system = replace(decode_system(fleet(40, 10, 0, demand=0.8)), options=options)
+    mixed = replace(system, options=replace(options, heterogeneous=True))
+
+    candidates, _, single = solve_with_work(system, 0.4)
+    _, _, several = solve_with_work(mixed, 0.4)
+
+    assert several.assignment.mixes
+    assert is_better(candidates, several.assignment, single.assignment)
