@@ -240,7 +240,9 @@ class _GoalByGoal:
     ) -> None:
         problem, small = replace(problem, has_cuts=mixes is None), problem.params.small
         self._pool = None if mixes is None else MixColumns(mixes, problem)
-        every = None if self._pool is None else self._pool.list_all(problem, small)
+        every = None
+        if self._pool is not None:
+            every = self._pool.list_all(problem, small, budget.part(problem.params.mix_pricing))
         if every is not None:
             problem, place = problem.add_columns(every)
             known = None if known is None else _move_counts(known, place, len(problem.case))
@@ -293,9 +295,22 @@ class _GoalByGoal:
         shares = 1 if goal.kind is GoalKind.HELD else 2
         if (mixes := self._mixes) is None or not self._is_open(goal):
             return self._search(goal, self._budget.part(shares / (ahead + 1)))
-        budget = self._budget.part(1 / ahead)
-        proof = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
-        return proof or self._search(goal, budget, self._most_of(goal))
+        budget, few = self._budget.part(1 / ahead), self._problem.params.mix_rounds
+        if not self._may_price(mixes, budget, few):
+            rows = self._budget.part(shares / (ahead + 1))
+            proof = self._search(goal, rows, self._most_of(goal), has_cuts=True)
+            if not self._is_open(goal) or not self._may_price(mixes, budget, 1):
+                return proof
+        found = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
+        return found or self._search(goal, budget, self._most_of(goal))
+
+    def _may_price(self, mixes: MixColumns, budget: Budget, rounds: int) -> bool:
+        """Whether there is work for so many rounds of pricing.
+
+        In a large fleet it takes all the work, and leaves none to find a plan among the columns.
+        """
+        params = self._problem.params
+        return budget.part(params.mix_pricing).left >= rounds * mixes.size * params.mix_item
 
     def _search_mixes(self, mixes: MixColumns, goal: Goal, budget: Budget) -> GoalProof:
         """Price mixes and search among columns; then solve with any mixes, all or a few cases.
@@ -310,15 +325,22 @@ class _GoalByGoal:
         else:
             bound = self._solve_all(mixes, goal, bound, budget.part(params.mix_program))
             self._solve_parts(mixes, goal, bound, budget.part(params.mix_parts))
+        incumbent = self._incumbent(goal)
+        incumbent.report(max(bound, incumbent.worth))
         return replace(proof, bound=bound)
 
-    def _search(self, goal: Goal, budget: Budget, bound: float | None = None) -> GoalProof:
+    def _search(
+        self, goal: Goal, budget: Budget, bound: float | None = None, *, has_cuts: bool = False
+    ) -> GoalProof:
         """Search among the columns; what is proven.
 
         A bound that holds for all mixes takes the place of what is proven of those that are
-        columns. Nothing is proven where a step fails: the plan is the best one so far.
+        columns; then it may have cuts. Nothing is proven where a step fails: the plan is the best
+        one so far.
         """
         incumbent = self._incumbent(goal)
+        if has_cuts:
+            incumbent.problem = replace(incumbent.problem, has_cuts=True)
         search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), search)
         if proof is None:
@@ -351,6 +373,7 @@ class _GoalByGoal:
         params = self._problem.params
         pricing = budget.part(params.mix_pricing)
         bound, before, in_vain = self._most_of(goal), -np.inf, 0
+        mixes.least = None  # prices of another goal prove nothing of this one
         while (vertex := self._solve_relaxation(goal, pricing)) is not None:
             pricing.spend(mixes.size * params.mix_item)
             columns, priced = mixes.price(self._problem, goal, vertex)
@@ -423,11 +446,16 @@ class _GoalByGoal:
     def _solve_items(
         self, mixes: MixColumns, goal: Goal, cases: BoolArray, others: IntArray, budget: Budget
     ) -> float:
-        """Take the best plan where some cases have any mixes; what no such plan exceeds."""
+        """Take the best plan where some cases have any mixes; what no such plan exceeds.
+
+        Where too little time is left, nothing is begun.
+        """
         problem, items = self._problem, mixes.items(cases)
         columns = problem.columns_of(cases) & (~mixes.find_replaced(problem) | (self._counts > 0))
         is_all = goal.kind is GoalKind.VALUE and bool(cases.all())
-        params = problem.params
+        params, size = problem.params, int(np.count_nonzero(columns) + np.count_nonzero(items.most))
+        if budget.seconds_left < params.mix_seconds * size:
+            return np.inf
         enough = params.mix_near_value if is_all else params.mix_near
         opening = Opening(columns, others, items, mixes.least if is_all else None)
         gap = enough * self._tolerance.near(goal, goal.worth(problem, self._counts))
@@ -435,6 +463,7 @@ class _GoalByGoal:
         found = solve_opening(problem, goal, self._floors, opening, self._counts, budget, abs(gap))
         if found.counts is not None and found.mixes is not None:
             counts = items.trim(found.mixes)
+            counts[~items.are_enough(counts)] = 0
             place = self._add(mixes.columns_of(items, counts, len(problem.capacity)))
             plan = _move_counts(found.counts, place, len(self._problem.case))
             mixes.put(self._problem, items, counts, plan)
@@ -687,7 +716,7 @@ def _search_plan(
 ) -> FoundPlan:
     """One row for each case, all of it or any number of its replicas; or a mix.
 
-    The shares are no worse than those of a known plan, but for what that keeps as it is. Cases that
+    The plan is no worse than a known one, but for what that keeps as it is. Cases that
     need no replicas are not in the problem.
     """
     candidates, problem = table.candidates, table.problem
@@ -698,7 +727,7 @@ def _search_plan(
         options.priority_tolerance,
         delayed=options.delayed_best_effort and not whole,
         observe=recorder.observe if options.trace and whole else None,
-        known=None if whole else problem.counts_of(known),
+        known=problem.counts_of(known),
         mixes=table.mixes,
     )
     priorities = priorities_of(candidates, problem.cases)
@@ -754,15 +783,23 @@ def _describe_known_plan(
 def _choose(
     candidates: Candidates, found: FoundPlan, known: FoundPlan, params: SolveParams
 ) -> FoundPlan:
-    """What a search finds, or the known plan where that is better, as time may have ended early."""
-    policy, settled = candidates.system.options.saturation_policy, False
+    """What a search finds, or the known plan where that is better, as time may have ended early.
+
+    Better is also what costs less, where neither holds or serves more.
+    """
+    policy, may_serve_more = candidates.system.options.saturation_policy, True
     if found.is_optimal(candidates, params):
         # That none is stopped for an equal one is not proven: the plan may hold less for it.
-        settled = found.entirely or policy is not SaturationPolicy.HOLD
+        if found.entirely or policy is not SaturationPolicy.HOLD:
+            return found
     elif found.entirely:
         given_up = share_given_up(candidates, params)
-        settled = all(level.gap <= given_up for level in found.levels(candidates))
-    if settled or not is_better(candidates, known.assignment, found.assignment, params):
+        may_serve_more = any(level.gap > given_up for level in found.levels(candidates))
+    costs_less = found.objective - known.objective > params.rounding * abs(found.objective)
+    is_chosen = may_serve_more and is_better(candidates, known.assignment, found.assignment, params)
+    if not is_chosen and costs_less:
+        is_chosen = not is_better(candidates, found.assignment, known.assignment, params)
+    if not is_chosen:
         return found
     return replace(
         found,
@@ -877,8 +914,8 @@ def _assign_replicas(table: _Table, outcome: Outcome) -> Assignment:
     """The plan as an assignment; cases that need no replicas get their best row.
 
     With the policy `Hold` no case that runs is stopped for an equal one that has several replicas,
-    or that does not run: each of a level that runs has one before any has more. Then those that
-    carry the most load with a replica come first, whether it is served or held.
+    or that does not run: each of a level that runs has one before any has more, or a mix. Then
+    those that carry the most load with a replica come first, whether it is served or held.
     """
     candidates, running, problem = table.candidates, table.running, table.problem
     ledger, counts = Ledger(candidates, table.capacity), outcome.counts
@@ -892,23 +929,36 @@ def _assign_replicas(table: _Table, outcome: Outcome) -> Assignment:
     stopped = np.setdiff1d(np.arange(len(problem.cases)), [*planned, *mixed])
     for level in range(problem.levels):
         of_level = columns[levels == level].tolist()
-        for case in problem.cases[mixed[problem.level[mixed] == level]].tolist():
-            if ledger.fits_mix(mixes[case]):
-                ledger.take_mix(mixes[case])
-            elif holds:  # one of a more important level that was stopped has its cards
-                hold(ledger, case, running)
+        mixing = problem.cases[mixed[problem.level[mixed] == level]].tolist()
         if holds:
             for column in of_level:
                 if problem.held[problem.case[column]] > 0:
                     _give(ledger, problem, column, int(counts[column]), running, most=1)
-            for case in stopped[problem.level[stopped] == level].tolist():
-                hold(ledger, int(problem.cases[case]), running, most=1)
+            for case in problem.cases[stopped[problem.level[stopped] == level]].tolist():
+                hold(ledger, case, running, most=1)
+            if not ledger.fits_mixes(mixes[case] for case in mixing):
+                for case in mixing:
+                    hold(ledger, case, running, most=1)
+        short = _take_mixes(ledger, {case: mixes[case] for case in mixing})
         for column in of_level:
             _give(ledger, problem, column, int(counts[column]), running)
+        for case in short if holds else ():  # what it lacks is held by an equal one, or by better
+            hold(ledger, case, running)
     free = np.ones(len(candidates.cases), dtype=np.bool_)
     free[problem.cases] = False
     serve(ledger, entries_by_rank(candidates, free))
     return ledger.assignment()
+
+
+def _take_mixes(ledger: Ledger, mixes: Mapping[int, Mix]) -> list[int]:
+    """Give cases their mixes as far as they fit; returns the cases for which they do not.
+
+    One may fit once another case gives back what it holds.
+    """
+    short, before = list(mixes), len(mixes) + 1
+    while len(short) < before:
+        before, short = len(short), [case for case in short if not ledger.takes_mix(mixes[case])]
+    return short
 
 
 def _give(

@@ -230,6 +230,8 @@ def _differs(last: SearchProgress, progress: SearchProgress) -> bool:
     """Whether there is another stage, a better incumbent, or a bound that is clearly better."""
     if progress.level != last.level or progress.objective < last.objective:
         return True
+    if progress.bound <= last.bound:  # both may be unknown
+        return False
     return last.bound == UNKNOWN or (
         progress.bound - last.bound >= FINEST * (last.objective - last.bound)
     )

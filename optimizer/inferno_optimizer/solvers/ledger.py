@@ -1,7 +1,7 @@
 """Who got what, and how many cards are left, while capacity is handed out."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -143,19 +143,34 @@ class Ledger:
         if any(part.replicas for part in kept):
             self._kept[case] = tuple(kept)
 
-    def fits_mix(self, mix: Mix) -> bool:
-        """Whether there are cards for a mix."""
+    def fits_mixes(self, mixes: Iterable[Mix]) -> bool:
+        """Whether there are cards for mixes together; what their cases have is given back."""
         needed = Counter[int]()
-        for row, replicas in zip(mix.rows, mix.replicas, strict=True):
-            for card_type, cards in self._needs(row):
-                needed[card_type] += cards * replicas
+        for mix in mixes:
+            case = self._case[mix.rows[0]]
+            has = (self._rows[case], -self._given[case])
+            for row, replicas in (*zip(mix.rows, mix.replicas, strict=True), has):
+                for card_type, cards in self._needs(row) if row != NO_ROW else ():
+                    needed[card_type] += cards * replicas
+            for part in self._kept.get(case, ()):
+                needed[part.type] -= part.cards * part.replicas
         return all(self._left[card_type] >= cards for card_type, cards in needed.items())
 
+    def takes_mix(self, mix: Mix) -> bool:
+        """Give its case a mix instead of what it has, if it fits; whether it does."""
+        fits = self.fits_mixes([mix])
+        if fits:
+            self.take_mix(mix)
+        return fits
+
     def take_mix(self, mix: Mix) -> None:
-        """Give its case a mix."""
+        """Give its case a mix instead of what it has."""
+        case = self._case[mix.rows[0]]
+        freed = self._give_back(case)
         for row, replicas in zip(mix.rows, mix.replicas, strict=True):
             self._spend(row, replicas)
-        self._mixes[self._case[mix.rows[0]]] = mix
+        self._mixes[case] = mix
+        self._return_to_holders(freed)
 
     def unserved(self) -> npt.NDArray[np.bool_]:
         """Cases that got nothing; shape (cases,)."""
@@ -172,10 +187,10 @@ class Ledger:
         """Give cards of freed types to those that hold less than what runs, before anybody else."""
         for row, replicas in chain.from_iterable(map(self._holding.__getitem__, freed)):
             case = self._case[row]
-            if self._rows[case] in (NO_ROW, row):
+            if self._rows[case] in (NO_ROW, row) and case not in self._mixes:
                 self._hold(row, replicas)
         for case, parts in chain.from_iterable(map(self._keeping.__getitem__, freed)):
-            if self._rows[case] == NO_ROW:
+            if self._rows[case] == NO_ROW and case not in self._mixes:
                 self._give_back(case)
                 self._keep(case, parts)
 

@@ -98,7 +98,7 @@ def is_better(
 
     Loads that differ by less than what later goals may take are equal. With `one_each`, what one
     replica of each case holds counts before all that is held of a level, so that none is stopped
-    for an equal one that has several: searches for mixes do not see to that.
+    for an equal one that has several.
     """
     given_up = share_given_up(candidates, params) * (1 + params.same)
     running = Running.of(candidates)

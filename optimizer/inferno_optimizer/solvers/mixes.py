@@ -14,6 +14,7 @@ parts of which this is least go on; those that are dropped leave their bounds be
 is told is proven however few go on.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from inferno_optimizer.sizing.demands import ROUNDING
 from inferno_optimizer.sizing.moves import UNPAID_SHARE, penalty_shares
 from inferno_optimizer.sizing.queueing import ArrayTable, BoolArray, FloatArray, IntArray
 from inferno_optimizer.solvers.assignment import NO_ROW, Mix
+from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.goals import Goal, GoalKind
 from inferno_optimizer.solvers.problem import FIRST_MIX, Columns, ReplicaProblem, rank_in_group
 from inferno_optimizer.solvers.relaxation import Vertex
@@ -200,7 +202,13 @@ class Mixes(ArrayTable):
 
 
 def cheapest_mixes(
-    table: MixTable, capacity: IntArray, limit: FloatArray, width: int, *, alike: bool
+    table: MixTable,
+    capacity: IntArray,
+    limit: FloatArray,
+    width: int,
+    *,
+    alike: bool,
+    may_go_on: Callable[[int], bool] = lambda _: True,
 ) -> tuple[Mixes, FloatArray]:
     """The mixes of less value than a limit; and what one that was not found costs at least.
 
@@ -215,9 +223,13 @@ def cheapest_mixes(
     width
         So many parts of mixes of a case go on, at most: those of the least bounds.
     alike
-        Look for all mixes up to the limit, and not only for a cheapest one.
+        Look for all mixes up to the limit, and not only for a cheapest one; for none where not all
+        parts can go on.
+    may_go_on
+        Whether there may be so many parts at a time; nothing is found where not.
     """
     items, missed = _Items.of(table), limit.copy()
+    nothing = Mixes(table.case[:0], table.most[:0], table.base[:0]), np.full(len(limit), -np.inf)
     count = table.rows.shape[1]
     parts = _Parts(
         place=np.arange(len(table.case)),
@@ -228,7 +240,10 @@ def cheapest_mixes(
         counts=np.zeros(table.rows.shape, dtype=np.int64),
     )
     for item in range(count):
-        parts = items.extend(parts, item, capacity, limit)
+        numbers = items.numbers(parts, item, capacity, limit)
+        if not may_go_on(numbers.size):
+            return nothing
+        parts = items.extend(parts, item, numbers)
         bound = items.bound(parts, item + 1)
         worth = np.flatnonzero(bound < limit[parts.place])
         if not alike:
@@ -236,6 +251,8 @@ def cheapest_mixes(
         # Where cards are worth nothing, parts that lack the least come first.
         order = worth[np.lexsort((parts.need[worth], bound[worth], parts.place[worth]))]
         first = rank_in_group(parts.place[order]) < width
+        if alike and not first.all():
+            return nothing
         np.minimum.at(missed, parts.place[order[~first]], bound[order[~first]])
         parts = parts.take(order[first])
     counts = np.zeros_like(parts.counts)
@@ -266,6 +283,20 @@ class _Parts(ArrayTable):
     floor: IntArray
     left: IntArray
     counts: IntArray
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The least and the most replicas of an item for each part, and its cards that are left."""
+
+    least: IntArray
+    most: IntArray
+    left: IntArray
+
+    @property
+    def size(self) -> int:
+        """Parts with each of the numbers."""
+        return int((self.most - self.least + 1).sum())
 
 
 @dataclass(frozen=True)
@@ -320,8 +351,8 @@ class _Items:
         saved = np.cumsum(np.append(stop, nothing, axis=1)[:, ::-1], axis=1)[:, ::-1]
         return cls(order, unit, share, ratio, most, card_type, cards, stop, ahead, cheapest, saved)
 
-    def extend(self, parts: _Parts, item: int, capacity: IntArray, limit: FloatArray) -> _Parts:
-        """Every part with each number of replicas of an item that may be worth it."""
+    def numbers(self, parts: _Parts, item: int, capacity: IntArray, limit: FloatArray) -> _Numbers:
+        """Numbers of replicas of an item that may be worth it."""
         at = parts.place, item
         share, cards = self.share[at], np.maximum(self.cards[at], 1)
         starts = item == 0 or self.type[at] != self.type[parts.place, item - 1]
@@ -337,8 +368,13 @@ class _Items:
         fewer = np.divide(slack, dearer, out=np.full(len(most), np.inf), where=tight)
         least = np.ceil(np.minimum(wanted, self.most[at]) - fewer - ROUNDING)
         least = np.clip(np.where(tight & (parts.need > 0), least, 0.0), 0, most).astype(np.int64)
-        count = most - least + 1
-        parent = np.repeat(np.arange(len(most)), count)
+        return _Numbers(least, most, left)
+
+    def extend(self, parts: _Parts, item: int, numbers: _Numbers) -> _Parts:
+        """Every part with each number of replicas of an item."""
+        least, left = numbers.least, numbers.left
+        count = numbers.most - least + 1
+        parent = np.repeat(np.arange(len(count)), count)
         first = np.repeat(np.cumsum(count) - count, count)
         added = least[parent] + np.arange(len(parent)) - first
         old, at = parts.take(parent), (parts.place[parent], item)
@@ -427,12 +463,22 @@ class MixColumns:
         self.size = self._table.rows.size
         self.least: MixTable | None = None
 
-    def list_all(self, problem: ReplicaProblem, most: int) -> Columns | None:
-        """All mixes as columns; None if there are more, or many items."""
-        if np.count_nonzero(self._table.most) > problem.params.mix_few_items:
+    def list_all(self, problem: ReplicaProblem, most: int, budget: Budget) -> Columns | None:
+        """All mixes as columns; None if there are more, many items, or too little work for it."""
+        params = problem.params
+        if np.count_nonzero(self._table.most) > params.mix_few_items:
             return None
+
+        def may_go_on(parts: int) -> bool:
+            if parts > params.mix_few_parts or budget.is_over:
+                return False
+            budget.spend(parts * params.mix_part)
+            return True
+
         limit = np.full(len(self._place), UNLIMITED)
-        found, missed = cheapest_mixes(self._table, problem.capacity, limit, most, alike=True)
+        found, missed = cheapest_mixes(
+            self._table, problem.capacity, limit, most, alike=True, may_go_on=may_go_on
+        )
         if len(found.place) > most or np.any(missed < UNLIMITED):
             return None
         return self._columns(found, len(problem.capacity))

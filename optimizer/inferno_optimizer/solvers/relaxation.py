@@ -491,7 +491,7 @@ class Offers:
     gain
         Of the goal; minus infinity where the relaxation does not have the column.
     tight
-        What ends there at its limit, as `Basis.with_columns` has it: a part of what there may be
+        What ends there at its limit, as `Basis.add_columns` has it: a part of what there may be
         is best where more costs more than it serves.
     holds_all
         Whether it counts what is held, and all that runs is.

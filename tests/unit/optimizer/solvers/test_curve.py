@@ -5,13 +5,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.solution import CurvePoint
 from inferno_optimizer.solvers.budget import Budget
 from inferno_optimizer.solvers.exact import solve_goals
-from inferno_optimizer.solvers.incumbent import SearchProgress
+from inferno_optimizer.solvers.incumbent import UNKNOWN, CurveRecorder, SearchProgress
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_solution, decode_system, encode_solution
 from tests.generate import fleet
@@ -137,3 +138,14 @@ def test_wherever_time_ends_the_plan_is_at_least_the_incumbent(readings: int, sm
     assert rows.fits(plan)
     assert tuple(rows.served(plan) + ROUNDING) >= best
     assert float(rows.value[plan].sum()) <= seen[-1].value + ROUNDING
+
+
+def test_what_a_curve_has_already_is_no_new_point() -> None:
+    recorder, served = CurveRecorder(lambda: 0.0), np.array([5.0])
+    first = SearchProgress(0, served, 3.0, UNKNOWN)
+    proven = replace(first, bound=-5.0)
+
+    for progress in (first, first, proven, proven, first):
+        recorder.observe(progress)
+
+    assert [point.bound for point in recorder.curve([1], {1: 0.0}, 0.0)] == [None, 5.0]

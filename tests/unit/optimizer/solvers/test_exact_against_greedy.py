@@ -2,10 +2,19 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from inferno_optimizer.optimize import optimize
-from inferno_optimizer.system import Allocation, Options, System
+from inferno_optimizer.sizing.candidates import Candidates
+from inferno_optimizer.sizing.cases import Case, Catalogue
+from inferno_optimizer.sizing.table import build_candidates
+from inferno_optimizer.solvers.assignment import SolverResult
+from inferno_optimizer.solvers.exact import solve_exact
+from inferno_optimizer.solvers.greedy import solve_greedy
+from inferno_optimizer.solvers.loads import is_better
+from inferno_optimizer.solvers.params import DEFAULTS
+from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
 from tests.tiers import sampled
@@ -51,3 +60,56 @@ def test_the_same_service_from_nothing_never_costs_more(seed: int) -> None:
     assert more >= less
     if more == less:
         assert exact.cost <= greedy.cost * (1 + ROUNDING)
+
+
+def solve_with_work(system: System, work: float) -> tuple[Candidates, SolverResult, SolverResult]:
+    """The table, and the answers of the greedy solver, and of the exact one with so much work."""
+    catalogue = Catalogue(system)
+    cases = [case for case in map(catalogue.case, system.servers) if isinstance(case, Case)]
+    candidates = build_candidates(catalogue, cases)
+    cards = np.array([system.capacity.get(name, 0) for name in candidates.types])
+    params = replace(
+        DEFAULTS,
+        work_per_row=1e3,
+        least_work_per_second=work / system.options.time_limit,
+        prices_share=0.0,
+    )
+    exact = solve_exact(candidates, cards, lambda: 0.0, 0.0, params)
+    return candidates, solve_greedy(candidates, cards, params), exact
+
+
+@pytest.mark.parametrize("heterogeneous", [False, True])
+def test_the_same_service_costs_no_more_with_any_work(*, heterogeneous: bool) -> None:
+    options = Options(milp=True, heterogeneous=heterogeneous)
+    system = replace(decode_system(fleet(40, 12, 3, demand=0.8)), options=options)
+    for work in (0.001, 0.01, 0.03, 0.1, 0.3):
+        candidates, greedy, exact = solve_with_work(system, work)
+
+        assert not is_better(candidates, greedy.assignment, exact.assignment)
+        if not is_better(candidates, exact.assignment, greedy.assignment):
+            worst = greedy.assignment.objective(candidates)
+            assert exact.assignment.objective(candidates) <= worst + ROUNDING * abs(worst), work
+
+
+def test_with_little_work_mixes_take_nothing_from_single_rows() -> None:
+    options = Options(milp=True, saturation_policy=SaturationPolicy.PRIORITY_EXHAUSTIVE)
+    system = replace(decode_system(fleet(200, 20, 1, demand=2.0)), options=options)
+    mixed = replace(system, options=replace(options, heterogeneous=True))
+    for work in (0.2, 0.4):
+        candidates, greedy, single = solve_with_work(system, work)
+        _, _, several = solve_with_work(mixed, work)
+
+        assert is_better(candidates, single.assignment, greedy.assignment)
+        assert not is_better(candidates, single.assignment, several.assignment), work
+
+
+def test_with_hold_mixes_that_fit_together_are_all_kept() -> None:
+    options = Options(milp=True, saturation_policy=SaturationPolicy.HOLD)
+    system = replace(decode_system(fleet(40, 10, 0, demand=0.8)), options=options)
+    mixed = replace(system, options=replace(options, heterogeneous=True))
+
+    candidates, _, single = solve_with_work(system, 0.4)
+    _, _, several = solve_with_work(mixed, 0.4)
+
+    assert several.assignment.mixes
+    assert is_better(candidates, several.assignment, single.assignment)

@@ -94,6 +94,22 @@ def test_of_two_equal_servers_none_is_stopped_when_half_of_their_cards_go(
     assert replicas(scarce(options, 2, *demands)) == {"a": 1, "b": 1}
 
 
+@also_with_mixes
+def test_no_server_is_stopped_for_an_equal_one_that_runs_a_mix(options: Options) -> None:
+    mix = mix_of(("X", 2, 0), ("Y", 1, 0))
+    several = Demand("a", {"X": 4, "Y": 2}, load=1000, current=mix)
+    one = Demand("b", {"X": 1}, current=runs("X", 1))
+    system = system_of([several, one], accelerators(X=10, Y=10), {"X": 2, "Y": 1}, options)
+    equal = [replace(several, name="c"), several, replace(one, name="d"), one]
+
+    solution = optimize(system)
+
+    assert placement(solution, "a") == "1 x X + 1 x Y"
+    assert placement(solution, "b") == "1 x X"
+    found = optimize(system_of(equal, accelerators(X=10, Y=10), {"X": 4, "Y": 1}, options))
+    assert {demand.name for demand in equal} == found.allocations.keys()
+
+
 @pytest.mark.parametrize("options", [*GREEDY_FIRST, *extended(ALSO_MIXES["mixes"])], ids=ALSO_MIXES)
 def test_no_server_is_stopped_for_an_equal_one_with_several_replicas(options: Options) -> None:
     random = Random(1)  # noqa: S311 - a repeatable choice, not a secret
