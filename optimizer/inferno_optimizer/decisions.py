@@ -64,12 +64,12 @@ def _without_usable_row(candidates: Candidates, case: int) -> Decision:
 def _demand(candidates: Candidates, row: int) -> str:
     """The demand of a row as text: its load or its throughput target, whichever is larger."""
     case = candidates.case_of(row)
-    if _is_for_throughput(candidates, row):
+    if _is_sized_by_throughput(candidates, row):
         return f"a slo-tps of {case.target.tokens_per_second:g} tokens/s"
     return f"an arrival rate of {case.server.load.arrival_rate:g} requests/min"
 
 
-def _is_for_throughput(candidates: Candidates, row: int) -> bool:
+def _is_sized_by_throughput(candidates: Candidates, row: int) -> bool:
     """Whether the throughput target needs more capacity than the load."""
     load = candidates.case_of(row).server.load
     return bool(candidates.pairs.demand[row] > load.arrival_rate / MS_PER_MINUTE)
@@ -225,7 +225,7 @@ def _forecast_load(candidates: Candidates, row: int) -> str:
     """The load as text at which latencies are predicted: the demand of the row."""
     case = candidates.case_of(row)
     load = f"{case.server.load.arrival_rate:g} requests/min"
-    if not _is_for_throughput(candidates, row):
+    if not _is_sized_by_throughput(candidates, row):
         return load
     asked = candidates.pairs.demand[row] * MS_PER_MINUTE
     return f"the {asked:.4g} requests/min that slo-tps asks for (the load is {load})"

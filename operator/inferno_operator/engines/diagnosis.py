@@ -81,7 +81,7 @@ class Diagnosis:
             look = _Look(group, self._catalogue, [s.labels for s in answer.samples], reporting)
             for values in wanted:
                 names = await self._prometheus.metric_names("{" + _matchers(group, values) + "}")
-                hints[values] = look.hint(values, names)
+                hints[values] = look.explain_missing_series(values, names)
         except InfernoError:
             return hints
         return hints
@@ -119,7 +119,7 @@ class _Look:
         self._own = [each for each in series if each.get(NAME, self._metric) in own]
         self._others = [each for each in series if each.get(NAME) in self._source_of]
 
-    def hint(self, values: Values, names: Sequence[str]) -> str:
+    def explain_missing_series(self, values: Values, names: Sequence[str]) -> str:
         """Return the cause why a server has no series, or what was seen.
 
         `names` are those of the metrics that have its labels.

@@ -31,7 +31,7 @@ def kind_of_serving(workload: Workload) -> Kind | None:
     return next((kind for kind in SERVINGS if (kind.api_version, kind.kind) == named), None)
 
 
-def serving_selector(kind: Kind, name: str) -> str:
+def build_serving_selector(kind: Kind, name: str) -> str:
     """Return the selector of the pods of a whole serving.
 
     In each replica, a group, every role has a first pod: `serving_group` tells one from another.

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from inferno_operator.resources.objects import Event, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.serving_roles import (
     SERVINGS,
+    build_serving_selector,
     find_role,
     groups_of,
     role_selector,
-    serving_selector,
 )
 from inferno_optimizer.errors import InfernoError, UnavailableError
 
@@ -139,7 +139,7 @@ class Scale:
         """
         spec = manifest.get("spec", {})
         if kind in SERVINGS:
-            selector = serving_selector(kind, Key.of(manifest).name)
+            selector = build_serving_selector(kind, Key.of(manifest).name)
             return cls(Reference.of(kind, manifest), groups_of(manifest), selector)
         labels, replicas = spec.get("selector", {}).get("matchLabels"), spec.get("replicas")
         is_plain = labels and not spec["selector"].get("matchExpressions")

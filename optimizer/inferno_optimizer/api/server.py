@@ -126,14 +126,14 @@ class TokenGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
-        if scope["type"] != "http" or scope["path"] in OPEN or self._has_token(scope):
+        if scope["type"] != "http" or scope["path"] in OPEN or self._is_authorized(scope):
             await self._app(scope, receive, send)
             return
         reply = reply_message(HTTPStatus.UNAUTHORIZED, "send the token: Authorization: Bearer ...")
         reply.headers["WWW-Authenticate"] = "Bearer"
         await reply(scope, receive, send)
 
-    def _has_token(self, scope: Scope) -> bool:
+    def _is_authorized(self, scope: Scope) -> bool:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         sent = next((value for name, value in headers if name == b"authorization"), b"")
         scheme, _, token = sent.partition(b" ")

@@ -787,7 +787,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
         LOOPBACK,
         Listener,
         create_proxied_console,
-        serve_proxied,
+        serve_guarded_console,
     )
 
     server = ApiServerAddress(api_server, api_server_ca)
@@ -796,7 +796,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
     with interruptible(status=0):
         address = host or (ALL_ADDRESSES if certificate else LOOPBACK)
         listener = Listener(address, port, certificate, private_key)
-        run_async(serve_proxied(console, listener, lambda text: typer.echo(text, err=True)))
+        run_async(serve_guarded_console(console, listener, lambda text: typer.echo(text, err=True)))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from inferno_operator.resources.objects import NODE, POD, Key, Manifest, Place, 
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import (
     SERVINGS,
+    build_serving_selector,
     role_selector,
     serving_role,
-    serving_selector,
 )
 from inferno_operator.resources.workload_kinds import LEADER_LABELS
 from inferno_operator.runtime.cache import ObjectDifference
@@ -95,7 +95,7 @@ class Selectors:
         if role := serving_role(workload):
             return select_whole_replicas(role_selector(served.kind, workload.name, role))
         if served.kind in SERVINGS:  # also what a booster left: no right to its scale is needed
-            return select_whole_replicas(serving_selector(served.kind, workload.name))
+            return select_whole_replicas(build_serving_selector(served.kind, workload.name))
         if not served.is_scalable:
             return ""
         try:

@@ -1,8 +1,8 @@
 """A ModelBooster as workloads: each backend, or role of one, whose number stands elsewhere.
 
 The workload is the serving of a backend: its pods are what runs. `find_backend` reads its number
-where `target` says, `plan_writes` and `apply_bounds` write another one, and `release` gives up the
-fields that no Server refers to any more.
+where `target` says, `plan_writes` and `apply_bounds` write another one, and
+`release_unreferenced` gives up the fields that no Server refers to any more.
 
 =============  =================================================  ============================
 `target`       object with the number                             who passes it on
@@ -677,7 +677,7 @@ class _References:
         return not self.scaled.isdisjoint(places)
 
 
-async def release(namespace: str, cluster: Cluster) -> bool:
+async def release_unreferenced(namespace: str, cluster: Cluster) -> bool:
     """Release the fields of all objects that no Server refers to any more; their values stay.
 
     The objects are those of a namespace, or of all namespaces (""). Returns whether all of them

@@ -227,7 +227,7 @@ def _find_delay(pod: Manifest) -> str:
         or next(
             filter(None, (_describe_slow_container(pod, each) for each in _containers(pod))), ""
         )
-        or _find_unreadiness(pod)
+        or _describe_remaining_delay(pod)
     )
 
 
@@ -264,7 +264,7 @@ def _describe_slow_container(pod: Manifest, container: Manifest) -> str:
     return f"ContainerCreating{obstacle}: see the events of the pod"
 
 
-def _find_unreadiness(pod: Manifest) -> str:
+def _describe_remaining_delay(pod: Manifest) -> str:
     """Return why a pod is not ready whose containers are."""
     ready, containers = (
         _condition_of(pod, "Ready"),
@@ -377,14 +377,14 @@ ReadySince = Mapping[str, Sequence[datetime]]
 
 def count_cold(server: Server, ready: ReadySince, now: datetime) -> Mapping[str, int]:
     """Return the cold replicas by place; none where no prompt is cached anyway."""
-    if not _may_find_prompts(server):
+    if not _has_cached_prompts(server):
         return {}
     return {name: len(list(_list_seconds_left(since, now))) for name, since in ready.items()}
 
 
 def find_next_warm(server: Server, ready: ReadySince, now: datetime) -> float | None:
     """Return after how many seconds the next cold replica is warm; None without one."""
-    if not _may_find_prompts(server):
+    if not _has_cached_prompts(server):
         return None
     return min(
         (left for since in ready.values() for left in _list_seconds_left(since, now)), default=None
@@ -400,7 +400,7 @@ def _list_seconds_left(ready: Iterable[datetime], now: datetime) -> Iterable[flo
     return ((since + WARM_UP - now).total_seconds() for since in cold)
 
 
-def _may_find_prompts(server: Server) -> bool:
+def _has_cached_prompts(server: Server) -> bool:
     """Whether a part of the prompts of a Server is in prefix caches, as far as is known."""
     measured, current = server.status.measured, server.spec.current_alloc
     load = (measured and measured.load) or (current and current.load)

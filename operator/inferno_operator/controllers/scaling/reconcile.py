@@ -15,7 +15,7 @@ from inferno_operator.controllers.scaling.boosters import (
     SERVER,
     apply_bounds,
     plan_writes,
-    release,
+    release_unreferenced,
 )
 from inferno_operator.controllers.scaling.decision import (
     build_current_alloc,
@@ -137,7 +137,7 @@ async def _release(namespace: str, context: Context) -> bool:
     """Release what no Server refers to any more; returns whether all of it is released."""
     context.world.begin_release(namespace)
     try:
-        is_released = await release(namespace, context.cluster)
+        is_released = await release_unreferenced(namespace, context.cluster)
     except InfernoError as error:
         logger.warning("namespace %s: nothing is released: %s", namespace, error)
         is_released = False

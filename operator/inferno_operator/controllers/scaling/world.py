@@ -13,7 +13,7 @@ from inferno_operator.resources.conditions import ACTUATED
 from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.observation import Observation, of_kind
 from inferno_operator.resources.pods import PodIndex
-from inferno_operator.resources.serving_roles import SERVINGS, serving_selector
+from inferno_operator.resources.serving_roles import SERVINGS, build_serving_selector
 from inferno_operator.runtime.cache import ObjectDifference, version_of
 from inferno_operator.runtime.informers import Area, Informers, Subscription
 from inferno_operator.runtime.ports import Cluster, GoneError, RejectedError, Scale, UnscaledError
@@ -191,7 +191,7 @@ class WorkloadObjects:
         """
         kind, key = scale.reference.kind, scale.reference.key
         if kind in SERVINGS and not scale.role:
-            scale = replace(scale, selector=serving_selector(kind, key.name))
+            scale = replace(scale, selector=build_serving_selector(kind, key.name))
         self._scales[scale.place] = scale
         self._written.add(scale.place)
 

@@ -457,7 +457,9 @@ async def serve(
     tell("the console has ended")
 
 
-async def serve_proxied(console: ASGIApp, listener: Listener, tell: Callable[[str], None]) -> None:
+async def serve_guarded_console(
+    console: ASGIApp, listener: Listener, tell: Callable[[str], None]
+) -> None:
     """Serve a console behind a proxy, until the process is told to end.
 
     Parameters
