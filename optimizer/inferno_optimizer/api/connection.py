@@ -239,14 +239,16 @@ class EndingRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it because the server is stopping."""
-        has_begun = is_stream = False
+        has_begun = is_stream = has_ended = False
 
         async def watch(message: Message) -> None:
-            nonlocal has_begun, is_stream
+            nonlocal has_begun, is_stream, has_ended
             if message["type"] == "http.response.start":
                 has_begun = True
                 names = {name.lower() for name, _ in message["headers"]}
                 is_stream = b"content-length" not in names
+            elif message["type"] == "http.response.body":
+                has_ended = not message.get("more_body", False)
             await send(message)
 
         try:
@@ -256,7 +258,7 @@ class EndingRequests:
                 raise
             if not has_begun:
                 await self._refusal(scope, receive, send)
-            elif is_stream:
+            elif is_stream and not has_ended:
                 await send({"type": "http.response.body", "body": b""})
 
 
