@@ -5,7 +5,7 @@ as zero look different and do the same: a plan for too few replicas. With this r
 still serve after the first minutes, and targets that are missed then raise the next plan.
 """
 
-from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 from typing import Generic, TypeVar
@@ -36,8 +36,6 @@ class StepDown(Generic[Place]):
 def weigh_replicas(
     roles: Mapping[Place, Role],
     rates: Mapping[Place, float | None],
-    proven: Container[Place] | None = None,
-    leaving: Container[Place] = (),
 ) -> Sequence[Mapping[Place, float]]:
     """Return what replicas count: what they carry, or 1 where that is unknown of any of them.
 
@@ -47,31 +45,13 @@ def weigh_replicas(
         What the replicas of each place do.
     rates
         What one replica of each place carries, in one unit.
-    proven
-        The places whose replicas have served within the window before those that just came; None:
-        all. What others carry only a Model says, so they count no more than the least of these.
-    leaving
-        The places whose replicas go. Others take over from these, so that a weak one that stays
-        does not bound a move.
     """
     known = {place: rate for place in roles if (rate := rates.get(place))}
     weights = known if len(known) == len(roles) else dict.fromkeys(roles, 1.0)
-    halves = [
+    return [
         {place: weights[place] for place, role in roles.items() if role in (Role.BOTH, half)}
         for half in (Role.PREFILL, Role.DECODE)
     ]
-    if proven is None:
-        return halves
-    return [_limit_unproven(half, proven, leaving) for half in halves]
-
-
-def _limit_unproven(
-    weights: Mapping[Place, float], proven: Container[Place], leaving: Container[Place]
-) -> Mapping[Place, float]:
-    known = {place: weight for place, weight in weights.items() if place in proven}
-    replaced = [weight for place, weight in known.items() if place in leaving]
-    least = min(replaced or known.values() or weights.values(), default=0.0)
-    return {p: w if p in proven else min(w, least) for p, w in weights.items()}
 
 
 @dataclass(frozen=True, slots=True)

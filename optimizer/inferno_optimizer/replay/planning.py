@@ -527,11 +527,6 @@ class Planner:
             weights = weigh_replicas(
                 dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
                 dict(enumerate(rates[server].tolist())),
-                {
-                    *np.flatnonzero(standing[server]).tolist(),
-                    *(p for r in recent for p in r.replicas),
-                },
-                set(np.flatnonzero(leaves).tolist()),
             )
             after = _map_places(seen.ready[server])
             for place in np.flatnonzero(leaves).tolist():

@@ -79,29 +79,6 @@ def test_replicas_of_different_accelerators_count_by_what_they_carry() -> None:
     assert not HALF.permits({"A": 2, "H": 1}, [{"A": 10}], weights)
 
 
-def test_replicas_that_nobody_has_seen_serve_count_as_the_least_of_the_others() -> None:
-    roles = {"A": Role.BOTH, "B": Role.DECODE, "C": Role.PREFILL, "H": Role.BOTH}
-    rates = {"A": 10.0, "B": 20.0, "C": 5.0, "H": 99.0}
-
-    assert weigh_replicas(roles, rates, {"A", "B"}) == [
-        {"A": 10.0, "C": 5.0, "H": 10.0},
-        {"A": 10.0, "B": 20.0, "H": 10.0},
-    ]
-    assert weigh_replicas(roles, rates, set()) == [
-        {"A": 5.0, "C": 5.0, "H": 5.0},
-        {"A": 10.0, "B": 10.0, "H": 10.0},
-    ]
-
-
-def test_replicas_that_nobody_has_seen_serve_count_as_the_least_of_those_that_go() -> None:
-    roles = {"A": Role.BOTH, "H": Role.BOTH, "L": Role.BOTH}
-    rates = {"A": 10.0, "H": 20.0, "L": 0.5}
-    half = {"A": 10.0, "H": 10.0, "L": 0.5}
-
-    assert weigh_replicas(roles, rates, {"A", "L"}, {"A"}) == [half, half]
-    assert weigh_replicas(roles, rates, {"A", "L"}, {"H"}) == [half | {"H": 0.5}] * 2
-
-
 def test_where_a_rate_is_unknown_replicas_count_one_each() -> None:
     weights = weigh_replicas({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": None})
 

@@ -7,9 +7,8 @@ new ones are ready. Without room for that, it gives up one old replica at a time
 others carry its load. If servers wait for each other's cards, a server that can do without one
 replica lends it.
 
-Within a window no server loses more than a share of what serves, see `way_down`; replicas that
-just came count as one of the old ones at most. A more important server that waits for its cards
-may take more.
+Within a window no server loses more than a share of what serves, see `way_down`; a more important
+server that waits for its cards may take more.
 
 Nothing is remembered: steps follow from what there is, so they continue after a restart.
 """
@@ -263,19 +262,11 @@ class ServerTargets:
 
     @property
     def weights(self) -> Sequence[Mapping[str, float]]:
-        """What one replica counts on the way down, by accelerator, for each half of the work.
-
-        What went proves that those served a window that are left on purpose. Elsewhere replicas
-        may have served for a moment, or for long: it counts both ways, so that neither one that
-        flaps nor one that fails lets more of the others go.
-        """
-        served = {place for replicas in self.served for place in replicas}
-        stands = {t.accelerator for t in self.targets if t.standing}
-        leaves = {t.accelerator for t in self.targets if t.excess or not t.wanted}
-        roles = {t.accelerator: t.role for t in self.targets}
-        rates = {t.accelerator: t.rate for t in self.targets}
-        proven = dict.fromkeys(map(frozenset, (stands | served & leaves, stands | served)))
-        return [half for places in proven for half in weigh_replicas(roles, rates, places, leaves)]
+        """What one replica counts on the way down, by accelerator, for each half of the work."""
+        return weigh_replicas(
+            {t.accelerator: t.role for t in self.targets},
+            {t.accelerator: t.rate for t in self.targets},
+        )
 
     def loses(self, reduced: Mapping[str, int]) -> bool:
         """Whether fewer ready replicas stay, with other numbers of replicas on some targets."""
