@@ -19,7 +19,7 @@ from tests.reference.shown import normal, run
 pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
 
 PAGE = ROOT / "docs" / "guides" / "measure.md"
-STEP = re.compile(r"^## 7\..*?(?=^## )", re.DOTALL | re.MULTILINE)
+STEP = re.compile(r"^## 7\..*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 SHOWN = re.compile(r"^\$ (.+)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 LOAD = {"arrivalRate": 1800.0, "avgInTokens": 501, "avgOutTokens": 201}
 """Three replicas are enough for it. It is typed, as there is no Prometheus; the guide measures

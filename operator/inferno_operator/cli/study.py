@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -181,6 +182,7 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
             hashlib.sha256(read_bytes(file)).hexdigest(),
             trace.model_dump(exclude={"name", "file"}),
             program,
+            version("inferno-operator"),
         )
         for setting in study.settings:
             truth_file = str(folder / setting.truth) if setting.truth else ""

@@ -797,7 +797,7 @@ def _choose(
         may_serve_more = any(level.gap > given_up for level in found.levels(candidates))
     costs_less = found.objective - known.objective > params.rounding * abs(found.objective)
     is_chosen = may_serve_more and is_better(candidates, known.assignment, found.assignment, params)
-    if not is_chosen and costs_less:
+    if not is_chosen and costs_less and not found.is_optimal(candidates, params):
         is_chosen = not is_better(candidates, found.assignment, known.assignment, params)
     if not is_chosen:
         return found
