@@ -174,6 +174,11 @@ def _has_number(workload: Workload, served: Served) -> bool:
     return _is_scalable(workload, served) or kind_of_serving(workload) is not None
 
 
+def _refuse_second_owner(owner: str | None, workload: Workload) -> Verdict:
+    message = f"Server {owner!r} names {workload.kind} {workload.name!r} already: each"
+    return refusal("Conflict", f"{message} workload runs one server on one accelerator")
+
+
 def _place_of(kind: Kind, namespace: str, workload: Workload) -> Place:
     return Place(kind, Key(namespace, workload.name), serving_role(workload))
 
@@ -231,12 +236,22 @@ class _Reader:
                 continue
             place = _place_of(served.kind, self.namespace, workload)
             is_gone = self.troubles[served.kind] is None and self.world.get(place) is None
-            if self._find_owner(place, scaled, workload.place) is not None or is_gone:
+            if is_gone or self._is_named_in_part_or_whole(place):
+                continue
+            if self._find_owner(place, scaled, workload.place) is not None:
                 continue
             item = self._read_existing(workload, place, scaled)
             if item.scale is None or item.has_replicas:
                 left.append(item)
         return replace(scaled, left=tuple(left))
+
+    def _is_named_in_part_or_whole(self, place: Place) -> bool:
+        """Whether a role of an object, or the whole of it, is that of a Server already."""
+        return any(
+            (other.kind, other.key) == (place.kind, place.key)
+            and bool(other.part) != bool(place.part)
+            for other in self.owners
+        )
 
     def _find_owner(self, place: Place, scaled: ScaledServer, accelerator: str) -> str | None:
         """Return another Server that has an object, or this one on another accelerator."""
@@ -260,8 +275,7 @@ class _Reader:
         place = _place_of(served.kind, self.namespace, workload)
         owner = self._find_owner(place, scaled, workload.place)
         if owner is not None:
-            message = f"Server {owner!r} names {workload.kind} {workload.name!r} already: each"
-            problem = refusal("Conflict", f"{message} workload runs one server on one accelerator")
+            problem = _refuse_second_owner(owner, workload)
             return ObservedWorkload(workload, problem=problem, is_of_another=True)
         return self._read_existing(workload, place, scaled)
 
@@ -438,7 +452,11 @@ class _Reader:
             )
             return ObservedWorkload(workload, problem=problem, is_of_another=True)
         # What runs is no longer that of a Server that left it.
-        self._find_owner(_place_of(kinds.serving, self.namespace, workload), scaled, workload.place)
+        serving = _place_of(kinds.serving, self.namespace, workload)
+        owner = self._find_owner(serving, scaled, workload.place)
+        if owner not in (None, scaled.server.metadata.name):
+            problem = _refuse_second_owner(owner, workload)
+            return ObservedWorkload(workload, problem=problem, is_of_another=True)
         kind = self.missing.get(scaled.server.metadata.name)
         if kind is not None:
             remedy = f"install the custom resource definitions of {kind.group}"

@@ -375,6 +375,52 @@ async def test_a_full_pool_moves_one_replica_at_a_time_within_the_cards() -> Non
     assert [backend["minReplicas"] for backend in scene.backends()] == [0, 4]
 
 
+async def test_a_serving_that_was_left_by_role_and_is_named_whole_counts_once() -> None:
+    scene = Scene()
+    scene.set_by_hand(KTHENA.serving, "m-a", {"replicas": 1})
+    for role in ("prefill", "decode"):
+        add_pod(scene, "m-a", "m-a-0", role)
+    scene.run("m-a", 1)
+    add_server_that_left(scene, "m-a")
+    other = scene.cluster.objects["Server", Key("default", "o")]
+    (left,) = other["status"]["workloads"]
+    roles = [{**left, "role": role} for role in ("Prefill", "Decode")]
+    scene.cluster.add({**other, "status": {"workloads": roles}})
+
+    for _ in range(3):
+        await scene.actuate(after=SECOND)
+
+    assert {name: count_current(scene, name) for name in "os"} == {"o": 0, "s": 1}
+
+
+@pytest.mark.parametrize(("age", "owner"), [(0, "o"), (9, "s")])
+async def test_a_serving_is_that_of_the_older_server_whether_by_name_or_by_booster(
+    age: int, owner: str
+) -> None:
+    scene, serving = Scene(), KTHENA.serving
+    scene.set_by_hand(serving, "m-a", {"replicas": 1})
+    add_pod(scene, "m-a", "m-a-0")
+    scene.run("m-a", 1)
+    scene.cluster.workloads.append(Served(serving, is_scalable=True))
+    named = {"apiVersion": serving.api_version, "kind": serving.kind, "name": "m-a"}
+    spec = {"workloads": [{"accelerator": "A", **named}]}
+    scene.cluster.add(objects.server("O", spec=spec, creationTimestamp=objects.born(age)))
+    metadata = {**scene.server["metadata"], "creationTimestamp": objects.born(5)}
+    scene.cluster.add({**scene.server, "metadata": metadata})
+    scene.context.world.watch([serving])
+
+    for _ in range(3):
+        await scene.actuate(after=SECOND)
+
+    assert {name: count_current(scene, name) for name in "os"} == {"o": 0, "s": 0} | {owner: 1}
+
+
+def count_current(scene: Scene, name: str) -> int:
+    server = scene.cluster.objects["Server", Key("default", name)]
+    replicas: int = server["spec"].get("currentAlloc", {}).get("numReplicas", 0)
+    return replicas
+
+
 def add_server_that_left(scene: Scene, name: str) -> None:
     """An older Server that names a Deployment, and had a ModelServing before."""
     header = {"apiVersion": "apps/v1", "kind": "Deployment"}
