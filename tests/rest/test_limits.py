@@ -103,13 +103,13 @@ def test_headers_that_trickle_do_not_hold_a_connection(tmp_path: Path) -> None:
 
 
 def test_an_optimization_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
-    with limited(tmp_path, solve_seconds=5.0) as server:  # with the start of the next process
+    with limited(tmp_path, solve_seconds=5.0) as server:
         reply = post(server, long_question())
-        after = post(server, SMALL.read_bytes())
+        # The next process may take as long to start where the machine is busy.
+        wait_for(lambda: post(server, SMALL.read_bytes()).status_code == 200)
 
     message = "the optimization took longer than 5 s; send less"
     assert (reply.status_code, reply.json()) == (504, {"message": message})
-    assert after.status_code == 200
 
 
 def test_when_too_many_wait_the_next_one_is_told_so(tmp_path: Path) -> None:
