@@ -34,8 +34,7 @@ class StepDown(Generic[Place]):
 
 
 def weigh_replicas(
-    roles: Mapping[Place, Role],
-    rates: Mapping[Place, float | None],
+    roles: Mapping[Place, Role], rates: Mapping[Place, float | None]
 ) -> Sequence[Mapping[Place, float]]:
     """Return what replicas count: what they carry, or 1 where that is unknown of any of them.
 

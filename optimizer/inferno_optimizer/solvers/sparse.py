@@ -60,17 +60,3 @@ class SparseMatrix:
         model.a_matrix_.start_ = self.starts.astype(np.int32)
         model.a_matrix_.index_ = self.columns.astype(np.int32)
         model.a_matrix_.value_ = self.values
-
-    def add_as_columns(self, solver: highspy.Highs, cost: FloatArray) -> None:
-        """Add each row as a column with a cost, of at least 0, to what a solver has."""
-        columns = len(cost)
-        solver.addCols(
-            columns,
-            cost,
-            np.zeros(columns),
-            np.full(columns, np.inf),
-            len(self.values),
-            self.starts[:-1].astype(np.int32),
-            self.columns.astype(np.int32),
-            self.values,
-        )
