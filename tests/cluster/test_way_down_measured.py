@@ -144,6 +144,13 @@ class Scaled:
     movers: Sequence[Mover]
     window_s: int
 
+    def needed(self) -> dict[str, int]:
+        """Return the replicas that the loads need; a burst may have asked for more for a while."""
+        begun = dict([PREFILL])
+        for mover in self.movers:
+            begun[f"{mover.name}-{mover.accelerators[0].lower()}"] = mover.running
+        return {name: min(n, begun[name]) for name, n in self.history.latest().items()}
+
     def told(self) -> dict[str, tuple[str, str]]:
         """Return the quality and the message of each measurement."""
         found = {}
@@ -272,7 +279,7 @@ def scaled_fleet(
 def check(scaled: Scaled, fault: Fault, title: str) -> None:
     """Cause a fault and end it: nobody falls too far, and what the load needs comes back."""
     history = scaled.history
-    needed, begin = history.latest(), history.now
+    needed, begin = scaled.needed(), history.now
     with fault(scaled) as known:
         during = history.reductions_since(known)
     ended = history.now
