@@ -9,10 +9,10 @@ PAGE = "docs/how-far-is-it-off.md"
 INTRODUCTION = """\
 # How far is it off?
 
-Predictions beside measurements on one NVIDIA H100, with an engine that mixes prefills with decode
-steps (a model of the shape of Llama-3.1-8B). Errors are (predicted - measured) / measured. `inferno
-calibrate` found the parameters (`stepParms`) from eight runs of 512 input and 128 output tokens
-(*one shape*), or from all fifteen runs with a fixed number of clients (*three shapes*).
+Predictions beside measurements on one NVIDIA H100, with a model of the shape of Llama-3.1-8B.
+Errors are (predicted - measured) / measured. `inferno calibrate` found the parameters (`stepParms`)
+from eight runs of 512 input and 128 output tokens (*one shape*), or from all fifteen runs with a
+fixed number of clients (*three shapes*).
 `tests/data/h100` has the data; `python -m tests.h100` writes this page from them.
 
 ## What to expect
@@ -47,8 +47,8 @@ clients at least. The last eight rows were predicted first and measured then, on
 leaves out the steps in which the engine made CUDA graphs; *a third model* has the shape of
 Llama-3.2-3B.
 
-| what | calibrated on | largest error |
-|---|---|---|
+| what (calibrated on) | largest error |
+|---|---|
 """
 
 UNSEEN = """
@@ -69,7 +69,7 @@ def page() -> str:
 
 def _limit(limit: Limit) -> str:
     _, error = limit.worst
-    return _row(limit.name, CALIBRATED[limit.file], f"{100 * error:+.1f} %")
+    return _row(f"{limit.name} ({CALIBRATED[limit.file]})", f"{100 * error:+.1f} %")
 
 
 def _arrivals(run: Measured) -> str:
