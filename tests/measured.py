@@ -1,10 +1,11 @@
-"""What the guides to measuring and savings show: commands asked of replicas of their sample.
+"""What the guides to measuring and replays show: commands asked of replicas of their sample.
 
 `python -m tests.measured` makes their output anew; a test tells when it differs from what a real
 Prometheus answers.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,11 @@ from tests.engines.fleet import Fleet, Settings
 from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
 from tests.engines.prometheus import Prometheus
 from tests.engines.workload import LogNormal, Workload
-from tests.reference.shown import Shown, run, shown, with_output
+from tests.reference.shown import ELIDED, Shown, run, shown, with_output
 
-PAGES = tuple(ROOT / "docs" / "guides" / name for name in ("measure.md", "savings.md"))
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+
+PAGES = tuple(ROOT / "docs" / "guides" / name for name in ("measure.md", "replay.md"))
 URL = "http://localhost:9090"
 """Where the guides have Prometheus."""
 
@@ -61,6 +64,22 @@ def printed(command: Shown, prometheus: Prometheus) -> str:
     return done.stdout
 
 
+def words(text: str) -> str:
+    """A text without its numbers, and with columns of any width."""
+    return re.sub(r" +", " ", NUMBER.sub("#", text)).strip()
+
+
+def shorten(output: str, shown: str) -> str:
+    """The lines of an output that a page shows; what it leaves out is left out."""
+    lines = iter(output.splitlines())
+    return "\n".join(
+        line
+        if line.strip() == ELIDED
+        else next((other for other in lines if words(other) == words(line)), "")
+        for line in shown.splitlines()
+    )
+
+
 def _populate(fleet: Fleet) -> Change:
     settings = Settings(ENGINE, LENGTHS, MODEL, labels={"namespace": "prod"})
     server = fleet.add("chat", settings, REPLICAS, RATES[0])
@@ -82,7 +101,8 @@ def main() -> int:
     with Processes() as processes, answering(processes, programs) as prometheus:
         for command in commands():
             text = command.page.read_text(encoding="utf-8")
-            anew = with_output(text, command, printed(command, prometheus))
+            output = shorten(printed(command, prometheus), command.output)
+            anew = with_output(text, command, output)
             command.page.write_text(anew, encoding="utf-8")
     return 0
 

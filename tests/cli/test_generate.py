@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.program import ROOT, SAMPLE, inferno, write
+from tests.reference.shown import Shown
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
@@ -149,11 +150,12 @@ def test_a_server_that_the_operator_scales_too_is_warned_of(file: Path) -> None:
 
 
 def test_the_guide_shows_what_is_printed_for_its_server(file: Path) -> None:
-    page = (ROOT / "docs" / "guides" / "autoscalers.md").read_text()
-    shown, printed, *_ = re.findall(r"^ +```yaml\n(.*?)^ +```", page, re.MULTILINE | re.DOTALL)
-    file.write_text(dedent(shown))
+    page = ROOT / "docs" / "guides" / "autoscalers.md"
+    blocks = re.findall(r"^ +```yaml\n(.*?)^ +```", page.read_text(), re.MULTILINE | re.DOTALL)
+    server, printed = map(dedent, blocks)
+    file.write_text(server)
 
-    assert inferno("generate", "keda", file).stdout.decode() == dedent(printed)
+    assert Shown(page, "keda", printed).fits(inferno("generate", "keda", file).stdout.decode())
 
 
 def test_kserve_gets_the_triggers_alone(file: Path) -> None:

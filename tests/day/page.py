@@ -12,7 +12,7 @@ from tests.reference.shown import ELIDED, Shown, shown, with_output
 
 PAGE = ROOT / "docs" / "guides" / "demo-loop.md"
 
-LEFT_OUT = ("01:00  ", "20:00  ")
+LEFT_OUT = ("01:00  ", "24:00  ")
 """Begins of the lines of two hours; what is printed between them is too long for a page."""
 
 

@@ -35,7 +35,6 @@ def test_the_hours_between_two_are_left_out() -> None:
     hours = [f"{hour:02}:00  x" for hour in range(1, 25)]
 
     assert shortened(["head", *hours, "end"]) == [
-        *("head", "01:00  x", ELIDED, "20:00  x", "21:00  x", "22:00  x", "23:00  x", "24:00  x"),
-        "end",
+        *("head", "01:00  x", ELIDED, "24:00  x", "end"),
     ]
     assert [line for line in SHOWN if line.startswith(LEFT_OUT)]

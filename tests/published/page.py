@@ -10,18 +10,15 @@ PAGE = "docs/how-good-are-estimates.md"
 INTRODUCTION = """\
 # How good are estimates?
 
-What [`inferno catalogue estimate`](guides/catalogue.md) says, beside what others have measured.
-Errors are (estimated - measured) / measured. The estimate has five numbers that were fitted to
-measurements; for each entry they are fitted to all *other* models. The error of an entry is the
-median of the sizes of the errors of its times. `tests/data/published` has every time and its
-source; `python -m tests.published` writes this page from them.
+What [`inferno catalogue estimate`](guides/catalogue.md) says, beside published measurements. Errors
+are (estimated - measured) / measured; the error of an entry is the median of their sizes. For each
+entry, the five numbers of [the estimate](design/estimates.md) are fitted to all *other* models.
+`tests/data/published` has every time and its source; `python -m tests.published` writes this page.
 """
 
 HEADING = """
-## Each entry
-
-| entry | source | times | error | least | most |
-|---|---|---|---|---|---|
+| measured | errors by cards |
+|---|---|
 """
 
 WHY = """
@@ -39,18 +36,23 @@ def page() -> str:
     """The page."""
     found = judged()
     median = float(np.median([one.off for one in found]))
+    together: dict[str, list[Judged]] = {}
+    for one in found:
+        entry = one.entry
+        together.setdefault(f"{entry.model} {entry.dtype}, {entry.engine}", []).append(one)
     return "".join(
         [
             INTRODUCTION,
             f"\nThe median of the errors of all {len(found)} entries is **{median:.0%}**.\n",
             HEADING,
-            *map(_entry, found),
+            *(f"| {name} | {'; '.join(map(_errors, ones))} |\n" for name, ones in together.items()),
             WHY,
         ]
     ).replace("%", " %")
 
 
-def _entry(one: Judged) -> str:
-    least, most = one.errors.min(), one.errors.max()
-    cells = (str(one.entry), one.entry.source, str(len(one.points)), f"{one.off:.0%}")
-    return f"| {' | '.join(cells)} | {percent(least)} | {percent(most)} |\n"
+def _errors(one: Judged) -> str:
+    """The least and the most of an entry, or the only one."""
+    least, most = percent(one.errors.min()), percent(one.errors.max())
+    span = least if least == most else f"{least.removesuffix('%')} to {most}"
+    return f"{one.entry.cards} {one.entry.accelerator} {span}"
