@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
+from inferno_operator.resources.dialects import KTHENA
 from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
 from tests.cluster.kubelet import Rule, Witness, running_pods
 from tests.cluster.role_pods import (
@@ -18,8 +18,8 @@ from tests.cluster.role_pods import (
     of_serving,
     running_roles,
 )
-from tests.cluster.scene import Scene, condition
-from tests.conftest import ROOT, StartOperator
+from tests.cluster.scene import ACCOUNT, Scene, condition
+from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
@@ -27,18 +27,21 @@ from tests.tiers import extended
 
 Manifest = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers", "definitions")
+pytestmark = pytest.mark.usefixtures(
+    "crds_installed", "deployment_controllers", "boosters_installed", "groups_installed"
+)
 
 TOGETHER, PREFILL, DECODE = "both-h100", "prefill-l40s", "decode-h100"
 
 KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
     "LeaderWorkerSets": (of_leader_worker_set, 2),
     "scalers of a DisaggregatedSet": (of_disaggregated_set, 2),
-    "one ModelServing": (of_serving(KTHENA), 1),
     "one ModelServing of several pods": (of_serving(KTHENA), 2),
-    "one ModelInfer": (of_serving(MATRIXINFER), 1),
 }
-"""What runs the roles, and pods of each replica; each pod has a card."""
+"""What runs the roles, and pods of each replica; each pod has a card.
+
+Servings of one pod, and those of MatrixInfer, are tested with their boosters.
+"""
 
 SEVERAL_PODS = "one ModelServing of several pods"
 """The kind that goes apart and back beside Deployments."""
@@ -61,13 +64,6 @@ class Runs:
     workloads: Sequence[Manifest]
     manifests: Sequence[Manifest]
     pods: int = 1
-
-
-@pytest.fixture(scope="module")
-def definitions(control_plane: ControlPlane) -> None:
-    """The kinds that have roles are served."""
-    for folder in ("crds/kthena", "crds/matrixinfer", "tests/data/workloads"):
-        control_plane.install_crds(ROOT / folder)
 
 
 def cards_for(runs: Runs) -> Mapping[str, int]:
@@ -114,7 +110,7 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
 ) -> None:
     chance = Random(1)  # noqa: S311 - the same moments each run
     scene.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        ACCOUNT,
         deployment(TOGETHER),
         *runs.manifests,
         *manifests(LOOSE, runs),
@@ -125,8 +121,7 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
     together = _server(scene)["spec"]["currentAlloc"]["numReplicas"]
 
     gaps, kills = [], 0
-    spec = {"spec": {"data": targets(TIGHT)}}
-    scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
+    scene.patch("serviceclass", "premium", {"spec": {"data": targets(TIGHT)}})
     scene.request("apart")
     wanted = wait_until(lambda: _roles(scene, "desiredAlloc"), bool, "a decision apart")
     least = {"prefill": wanted["prefill"]["numReplicas"], "decode": wanted["decode"]["numReplicas"]}
@@ -178,18 +173,14 @@ def half_of(sample: Iterator[Manifest]) -> Iterator[Manifest]:
 def test_a_server_goes_apart_and_back_while_its_load_doubles(
     scene: Scene, operator: StartOperator, witness: Witness, runs: Runs
 ) -> None:
-    plane, namespace = scene.control_plane, scene.namespace
-
     def decided(itl: int, *, apart: bool, times: int = 1) -> Manifest:
         """The decision for a target of the inter-token latency, and so much more load."""
         scene.wait_until_done("apart")
         load = {**_server(scene)["spec"]["currentAlloc"]["load"]}
         load["arrivalRate"] *= times
-        patch = {"spec": {"currentAlloc": {"load": load}}}
-        plane.patch("server", "documents", patch, namespace)
-        plane.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}}, namespace)
-        scene.request("apart")
-        scene.wait_until_done("apart")
+        scene.patch("server", "documents", {"spec": {"currentAlloc": {"load": load}}})
+        scene.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}})
+        scene.optimize("apart")
         found: Manifest = _server(scene)["spec"]["desiredAlloc"]
         assert ("roles" in found) == apart
         return found
@@ -205,7 +196,7 @@ def test_a_server_goes_apart_and_back_while_its_load_doubles(
         wait_until(lambda: _server(scene), _has_arrived, "the condition")
 
     scene.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        ACCOUNT,
         deployment(TOGETHER),
         *runs.manifests,
         *half_of(manifests(LOOSE, runs)),
@@ -239,7 +230,7 @@ def _sizes(whole: Manifest) -> dict[str, int]:
 
 
 def _server(scene: Scene) -> Manifest:
-    return scene.control_plane.get("server", "documents", scene.namespace)
+    return scene.get("server", "documents")
 
 
 def _roles(scene: Scene, field: str) -> Manifest:

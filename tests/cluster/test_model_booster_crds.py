@@ -17,7 +17,6 @@ from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 
 DATA = ROOT / "tests/data/boosters"
@@ -44,11 +43,12 @@ shared = [
 ]
 
 
-@pytest.fixture(scope="module")
-def ours(control_plane: ControlPlane, crds_installed: None) -> ControlPlane:  # noqa: ARG001 - samples
+pytestmark = pytest.mark.usefixtures("crds_installed", "boosters_installed")
+
+
+@pytest.fixture
+def ours(control_plane: ControlPlane) -> ControlPlane:
     """A cluster with our definitions of both dialects."""
-    for dialect in DIALECTS:
-        control_plane.install_crds(ROOT / "crds" / dialect)
     return control_plane
 
 
@@ -300,16 +300,16 @@ class TestRecordings:
         samples = [named(SAMPLE / f"{name}.yaml") for name in BOOSTERS]
         recorded = [named(path) for path in (*CASES, *EXAMPLES)]
         scene.apply(*samples, *recorded)
-        first = run(scene, "first")
+        first = scene.start_operator("first", INFERNO_MODEL_BOOSTER="kthena")
         wait_until_initialized(scene, len(samples) + len(recorded))
-        found = scene.control_plane.items(str(KTHENA.booster), scene.namespace)
+        found = scene.items(str(KTHENA.booster))
         odd = {b["metadata"]["name"] for b in found if condition(b, "Valid")["status"] == "False"}
         assert odd == {each["metadata"]["name"] for each in recorded}
         assert {condition(each, "Failed")["status"] for each in found} == {"False"}
         before = versions(scene)
         assert first.stop() == 0
 
-        second = run(scene, "second")
+        second = scene.start_operator("second", INFERNO_MODEL_BOOSTER="kthena")
         scene.apply({**samples[0], "metadata": {"name": "last"}})  # its turn comes after the others
         wait_until_initialized(scene, len(found) + 1)
         after = versions(scene)
@@ -325,25 +325,16 @@ def named(path: Path) -> Manifest:
     return {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
 
 
-def run(scene: Scene, name: str) -> OperatorProcess:
-    cluster, environment = scene.control_plane, {"INFERNO_MODEL_BOOSTER": "kthena"}
-    process = OperatorProcess(
-        cluster.processes, name, cluster.kubeconfig, scene.namespace, environment, command=None
-    )
-    process.wait_until_ready()
-    return process
-
-
 def versions(scene: Scene) -> dict[str, str]:
     """The version of each object: what is written changes it."""
     kinds = (KTHENA.booster, *KTHENA.children)
-    items = [i for kind in kinds for i in scene.control_plane.items(str(kind), scene.namespace)]
+    items = [i for kind in kinds for i in scene.items(str(kind))]
     return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items}
 
 
 def wait_until_initialized(scene: Scene, count: int) -> None:
     def initialized() -> int:
-        found = scene.control_plane.items(str(KTHENA.booster), scene.namespace)
+        found = scene.items(str(KTHENA.booster))
         return sum(condition(each, "Initialized").get("status") == "True" for each in found)
 
     wait_until(initialized, lambda n: n == count, f"{count} boosters")
