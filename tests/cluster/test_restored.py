@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.scene import Mode, Scene, mode_called
+from tests.cluster.scene import Scene, mode_called
 from tests.conftest import ROOT, new_namespace
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 
@@ -40,7 +39,7 @@ def start_all(plane: ControlPlane) -> None:
 
 
 def replicas(scene: Scene, name: str) -> int:
-    server = scene.control_plane.get("server", name, scene.namespace)
+    server = scene.get("server", name)
     decided: int = server["spec"].get("desiredAlloc", {}).get("numReplicas", -1)
     return decided
 
@@ -65,17 +64,14 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: 
             deployment("engine"),
             optimizer,
         )
-        process = start(plane, namespace, mode)
+        process = scene.start_operator("operator", **mode.environment)
 
         def load(wanted: int) -> None:
             patch = {"spec": {"currentAlloc": {"load": objects.running(2, wanted)["load"]}}}
-            plane.patch("server", "s", patch, namespace)
+            scene.patch("server", "s", patch)
             wait_until(lambda: replicas(scene, "s"), lambda n: n == wanted, f"{wanted} replicas")
-            wait_until(scaled, lambda n: n == wanted, f"{wanted} replicas of the Deployment")
-
-        def scaled() -> int:
-            number: int = plane.get("deployment", "engine", namespace)["spec"]["replicas"]
-            return number
+            scaled = {"engine": wanted}
+            wait_until(scene.replicas, lambda found: found == scaled, f"{wanted} in the Deployment")
 
         load(3)
         data = stop_all(plane)
@@ -97,11 +93,3 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: 
         assert "ForeignWriter" not in json.dumps(scene.servers()["s"]["status"])
         assert "went back from version" in process.log
         process.check_running()
-
-
-def start(plane: ControlPlane, namespace: str, mode: Mode) -> OperatorProcess:
-    process = OperatorProcess(
-        plane.processes, "operator", plane.kubeconfig, namespace, mode.environment, command=None
-    )
-    process.wait_until_ready()
-    return process
