@@ -150,12 +150,12 @@ def test_apply_passes_without_it(scene: Scene, admission: Admission, how: str) -
         port = {"it is down": 1, "it hangs": silent.getsockname()[1]}.get(how, admission.port)
         authority = other if port == admission.port else admission.authority
         with webhook(scene.control_plane, scene.namespace, port, authority):
-            begin = time.monotonic()
             warnings = apply(scene.control_plane, scene.namespace, [WRONG])
 
-            assert warnings == []
-            assert time.monotonic() - begin < 10
-            assert "s4" in scene.servers()
+    (hook,) = yaml.safe_load(WEBHOOK.read_text())["webhooks"]
+    assert warnings == []
+    assert "s4" in scene.servers()
+    assert hook["timeoutSeconds"] <= 2  # so long a person waits for one that hangs
 
 
 def test_it_writes_nothing(fleet: Scene, reader: Path) -> None:
@@ -198,10 +198,11 @@ def test_the_operators_writes_do_not_reach_it(
         operator()
         assert asked(plane) == before
         fleet.request("inferno")
+        by_request = asked(plane)
         fleet.wait_until_done("inferno")
 
         assert "desiredAlloc" in fleet.servers()["s"]["spec"]
-        assert asked(plane) == before + 1  # our request
+        assert before < by_request == asked(plane)
 
 
 @pytest.mark.parametrize("verb", ["apply", "create", "patch", "replace"])

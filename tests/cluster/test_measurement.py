@@ -31,7 +31,7 @@ from inferno_operator.runtime.prometheus import Prometheus as Client
 from inferno_optimizer.forecast import first_ratio
 from tests.cluster.connection import connected
 from tests.cluster.motion import ENGINES, Mover, PodTimes, manifests, moving
-from tests.cluster.scene import Manifest, Mode, Scene, condition, in_every_mode, in_mode
+from tests.cluster.scene import Manifest, Scene, condition
 from tests.conftest import StartOperator
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
@@ -510,16 +510,14 @@ def with_a_measured_server(warm: World, scene: Scene, *, max_batch_size: int) ->
     return {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
 
 
-@in_every_mode
 @pytest.mark.usefixtures("crds_installed")
-def test_an_optimization_uses_the_measured_load_in_every_mode(
-    warm: World, scene: Scene, operator: StartOperator, mode: Mode
+def test_an_optimization_uses_the_measured_load(
+    warm: World, scene: Scene, operator: StartOperator
 ) -> None:
     environment = with_a_measured_server(warm, scene, max_batch_size=16)
-    in_mode(operator, mode.environment)(environment=environment)
+    operator(environment=environment)
 
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
 
     wait_for_measurement(scene, "Fresh", "Partial")
     stored = scene.servers()["s"]
@@ -537,14 +535,12 @@ def test_a_prometheus_that_stops_takes_no_replica_from_a_server(
     environment = with_a_measured_server(warm, scene, max_batch_size=2)
     operator(environment=environment)
     wait_for_measurement(scene, "Fresh", "Partial")
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
     before = scene.servers()["s"]["spec"]["desiredAlloc"]
 
     warm.prometheus.stop()
     wait_for_measurement(scene, "Stale")
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
     warm.prometheus.start()
 
     after = scene.servers()["s"]["spec"]["desiredAlloc"]
@@ -591,9 +587,18 @@ def test_pods_that_prometheus_loses_take_no_replica_from_a_server_under_full_loa
         scene.apply(*crowd_manifests())
         wait_until(motion.all_serve, bool, "replicas that serve")
         operator(environment=motion.environment(measure_s=2.0))
-        wait_until(is_fresh, lambda reason: reason == "Fresh", "a measurement of whole windows")
         motion.begin()
-        first = scene.servers()["crowd"]["spec"]["desiredAlloc"]["numReplicas"]
+
+        def is_steady() -> bool:
+            """Whether what the first windows wanted more is gone."""
+            server, placements = scene.servers()["crowd"], motion.seen["crowd"].placements
+            quiet_s = motion.elapsed - placements[-1][0] if placements else 0.0
+            told = condition(server, "Actuated").get("reason"), is_fresh()
+            return told == ("Actuated", "Fresh") and quiet_s > 1.2 * CROWD_S
+
+        wait_until(is_steady, bool, "replicas for the load", 10 * CROWD_S)
+        motion.begin()
+        first = sum(motion.seen["crowd"].placements[-1][1].values())
         _, *lost = sorted(motion.servers["crowd"].pods)
         motion.lose(lost)
         told = wait_until(

