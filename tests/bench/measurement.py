@@ -109,7 +109,6 @@ class Written(FakeCluster):
         self._parts_of: dict[tuple[str, Key], dict[str, str]] = {}
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
-        """List all objects of a kind, with what was written."""
         found = await super().list(kind, namespace)
         manifests = tuple(self._with_written(kind, manifest) for manifest in found.manifests)
         return replace(found, manifests=manifests)

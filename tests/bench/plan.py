@@ -65,16 +65,13 @@ class Row:
     long: bool = False
 
     def must(self) -> str:
-        """What must be reached."""
         return ", ".join(quantity(limit.quantity, limit.must) for limit in self.limits)
 
     def aim(self) -> str:
-        """What we aim for."""
         aims = [(limit.quantity, limit.aim) for limit in self.limits]
         return ", ".join(quantity(name, aim) for name, aim in aims if aim is not None)
 
     def measured(self, numbers: Numbers) -> str:
-        """What was measured."""
         names = [limit.quantity for limit in self.limits]
         return ", ".join(quantity(name, numbers[name]) for name in names if name in numbers)
 
@@ -88,7 +85,6 @@ def _request(**fixed: Argument) -> Case:
 
 
 def _replay(policy: str) -> Case:
-    """A replay with a policy."""
     fleet = {"servers": 100, "accelerators": 9, "days": 14}
     return Case("replay", {"policy": policy, **fleet}, 300)
 

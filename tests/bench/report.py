@@ -37,7 +37,6 @@ class Report:
         return list({row.case.key: row.case for row in self.rows}.values())
 
     def outcome(self, case: Case) -> Outcome:
-        """What came of a case."""
         return self.outcomes.get(case.key, ABSENT)
 
     def missed(self) -> list[str]:

@@ -44,12 +44,10 @@ def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterato
 
 @pytest.fixture
 def scene(control_plane: ControlPlane, namespace: str) -> Scene:
-    """The test's namespace."""
     return Scene(control_plane, namespace)
 
 
 @pytest.fixture
 def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
-    """Another namespace."""
     with new_namespace(control_plane, f"{namespace}-b") as name:
         yield Scene(control_plane, name)

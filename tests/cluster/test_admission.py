@@ -22,7 +22,6 @@ from tests.controlplane.admission import WEBHOOK, Admission, apply, webhook
 from tests.controlplane.ports import HOST
 from tests.controlplane.waiting import wait_until
 from tests.reference.shown import shown
-from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.wrong_objects import FLEET, MISTAKES
 
@@ -228,7 +227,7 @@ def test_who_writes_is_known_by_the_field_manager(asking: Scene, verb: str) -> N
     assert is_asked()
 
 
-@pytest.mark.parametrize("status", [404, 410, *extended(403)])
+@pytest.mark.parametrize("status", [404, 410])
 def test_an_answer_that_kopf_does_not_survive_ends_this_process_alone(
     fleet: Scene, operator: StartOperator, status: int
 ) -> None:

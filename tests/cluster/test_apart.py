@@ -67,7 +67,6 @@ class Runs:
 
 
 def cards_for(runs: Runs) -> Mapping[str, int]:
-    """The cards that there are."""
     return {name: count * runs.pods for name, count in CARDS.items()}
 
 
@@ -161,7 +160,6 @@ def enough(decisions: Sequence[Manifest]) -> Rule:
 
 
 def half_of(sample: Iterator[Manifest]) -> Iterator[Manifest]:
-    """The sample with half of its load."""
     for each in sample:
         if each["kind"] == "Server":
             each["spec"]["currentAlloc"]["load"]["arrivalRate"] /= 2

@@ -119,19 +119,16 @@ def told(scene: Scene, reason: str) -> Manifest:
 
 
 def sizes(allocation: Manifest) -> dict[str, int]:
-    """The replicas of each role of an allocation."""
     return {role: part["numReplicas"] for role, part in allocation.get("roles", {}).items()}
 
 
 def backend_apart(scene: Scene, dialect: Dialect) -> Manifest:
-    """The backend with both roles, as it is."""
     found = scene.get(str(dialect.booster), "apart")
     (backend,) = found["spec"]["backends"]
     return dict(backend)
 
 
 def workers_of(scene: Scene, dialect: Dialect) -> dict[str, int]:
-    """The numbers in the booster."""
     workers = backend_apart(scene, dialect)["workers"]
     return {each["type"]: each["replicas"] for each in workers}
 

@@ -43,7 +43,6 @@ class Boosters:
         self._operator = operator
 
     def start(self) -> OperatorProcess:
-        """Start an operator that is their controller."""
         return self._operator(environment={"INFERNO_MODEL_BOOSTER": self.dialect.name})
 
     def names(self) -> dict[str, list[str]]:

@@ -121,7 +121,6 @@ RATES = (4.0, 24.0, 8.0, 40.0, 16.0, 48.0)
 
 
 def loaded(fleet: Fleet) -> Change:
-    """Replicas with a load that changes."""
     lengths = Workload(Uniform(200, 800), Uniform(50, 350))
     settings = Settings(ENGINE, lengths, MODEL, labels={"namespace": "prod"})
     server = fleet.add("chat", settings, REPLICAS, RATES[0])

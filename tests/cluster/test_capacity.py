@@ -47,7 +47,6 @@ def capacity(**spec: object) -> Manifest:
 
 
 def counted(scene: Scene) -> dict[str, Manifest]:
-    """What was counted, by type."""
     status = scene.get("capacity", "cards").get("status", {})
     return {cards["type"]: cards for cards in status.get("counted", ())}
 

@@ -51,7 +51,6 @@ class Answers:
 
 @pytest.fixture(scope="module", params=EVERY)
 def answers(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Answers]:
-    """All answers of an operator."""
     request.getfixturevalue("crds_installed")
     with (
         new_namespace(control_plane) as namespace,

@@ -369,7 +369,6 @@ def owned(actuated: Actuated, release: Release) -> set[str]:
 
 
 def scale(actuated: Actuated, serving: str, replicas: int) -> None:
-    """Scale by hand."""
     actuated.scene.kubectl("scale", f"{SERVINGS}/{serving}", f"--replicas={replicas}")
 
 

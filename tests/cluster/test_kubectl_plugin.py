@@ -37,13 +37,11 @@ CLOSED_PORT = {"INFERNO_HOST": "127.0.0.1", "INFERNO_PORT": "1"}
 
 @pytest.fixture
 def plugin(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Plugin:
-    """The plugin, at home in the test's namespace."""
     return Plugin(control_plane, namespace, tmp_path)
 
 
 @pytest.fixture
 def fleet(scene: Scene) -> Scene:
-    """The fleet sample."""
     scene.apply_sample("fleet")
     return scene
 

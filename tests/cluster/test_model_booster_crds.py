@@ -224,26 +224,6 @@ class TestRecordings:
     pytestmark = shared
 
     @pytest.mark.extended
-    @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
-    def test_the_original_definitions_accept_the_children(
-        self, originals: ControlPlane, namespace_of_originals: str, path: Path
-    ) -> None:
-        (manifest,) = boosters(path)
-        made = children(manifest, namespace_of_originals)
-
-        assert_accepted(originals, *made, namespace=namespace_of_originals)
-
-    @pytest.mark.extended
-    @pytest.mark.parametrize("name", BOOSTERS)
-    def test_the_original_definitions_accept_the_samples_and_their_children(
-        self, originals: ControlPlane, namespace_of_originals: str, name: str
-    ) -> None:
-        (manifest,) = boosters(SAMPLE / f"{name}.yaml")
-        made = children(manifest, namespace_of_originals)
-
-        assert_accepted(originals, manifest, *made, namespace=namespace_of_originals)
-
-    @pytest.mark.extended
     def test_both_accept_what_is_unusual(
         self,
         originals: ControlPlane,

@@ -45,7 +45,6 @@ def scenes(control_plane: ControlPlane, scene: Scene) -> Iterator[Sequence[Scene
 
 @pytest.fixture
 def operator(operator: StartOperator, rest: RestOptimizer) -> StartOperator:
-    """Start operators that solve there."""
     return in_mode(operator, environment_of("stateful-remote", rest.url))
 
 

@@ -90,12 +90,8 @@ def decided(motion: Motion) -> dict[str, int]:
 
 
 @pytest.mark.minutes
-@pytest.mark.parametrize("exact", [False, True], ids=["greedy", "exact"])
 def test_one_card_too_few_costs_the_least_important_one_replica_and_nobody_all(
-    scene: Scene,
-    operator: StartOperator,
-    prometheus_program: Path,
-    exact: bool,
+    scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:
     system = doubled()
     greedy = {name: found.replicas for name, found in optimize(system).allocations.items()}
@@ -105,7 +101,7 @@ def test_one_card_too_few_costs_the_least_important_one_replica_and_nobody_all(
     with moving(
         scene, prometheus_program, movers(), scrape_s=2.0, pods=PodTimes(3.0, 1.0)
     ) as motion:
-        scene.apply(*fleet(exact=exact))
+        scene.apply(*fleet(exact=True))
         wait_until(motion.all_serve, bool, "replicas that serve")
         motion.begin()
         operator(environment=motion.environment(3))

@@ -146,7 +146,9 @@ def test_nobody_loses_more_than_half_within_the_window_however_often_operators_e
     with History(fleet.scene, WINDOW_S) as history:
         fleet.decide({name: {"A": 1} for name in names}, dict.fromkeys(names, 1))
         for least in (4, 2, 1):
-            wait_until(lambda: fleet.replicas()["s00-a"], partial(ge, least), "fewer replicas")
+            wait_until(
+                lambda: fleet.scene.replicas()["s00-a"], partial(ge, least), "fewer replicas"
+            )
             running.kill()
             running = operator()
         wait_until(fleet.reasons, lambda found: set(found.values()) == {"Actuated"}, "one each")

@@ -68,7 +68,6 @@ class Seen:
         return self.histories.of(only or self.scrapes).query(expression, seconds)
 
     def selectors(self, expression: str) -> list[str]:
-        """The selectors of series in an expression."""
         return self.histories.of(self.scrapes).selectors(expression)
 
     def at(self, seconds: int) -> list[Scrape]:
