@@ -195,6 +195,11 @@ class Scene:
         """What the objects of a kind ask for, by name."""
         return {item["metadata"]["name"]: item["spec"]["replicas"] for item in self.items(kind)}
 
+    def versions(self, kinds: str) -> dict[str, str]:
+        """The version of each object of some kinds: what is written changes it."""
+        found = ((i["kind"], i["metadata"]) for i in self.items(kinds))
+        return {f"{kind}/{data['name']}": data["resourceVersion"] for kind, data in found}
+
     def wait_for_words(self, server: str, type_: str, words: str) -> None:
         """Wait until a condition of a Server has these words."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.resources.dialects import KTHENA
-from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
+from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, server, sizes, targets
 from tests.cluster.kubelet import Rule, Witness, running_pods
 from tests.cluster.role_pods import (
     Role,
@@ -115,22 +115,23 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
         *manifests(LOOSE, runs),
     )
     running = operator()
-    wait_until(lambda: _server(scene), _has_arrived, "replicas that do both")
+    wait_until(lambda: server(scene), _has_arrived, "replicas that do both")
     scene.wait_until_done("apart")  # else what is asked for next is taken for the same
-    together = _server(scene)["spec"]["currentAlloc"]["numReplicas"]
+    together = server(scene)["spec"]["currentAlloc"]["numReplicas"]
 
     gaps, kills = [], 0
     scene.patch("serviceclass", "premium", {"spec": {"data": targets(TIGHT)}})
     scene.request("apart")
-    wanted = wait_until(lambda: _roles(scene, "desiredAlloc"), bool, "a decision apart")
-    least = {"prefill": wanted["prefill"]["numReplicas"], "decode": wanted["decode"]["numReplicas"]}
+    least = wait_until(
+        lambda: sizes(server(scene)["spec"].get("desiredAlloc", {})), bool, "a decision apart"
+    )
 
     def look() -> bool:
         serving = witness.serving()
         apart = all(serving[role] >= least[role] for role in least)
         if serving["both"] < together and not apart:
             gaps.append(dict(serving))
-        return apart and not serving["both"] and _has_arrived(_server(scene))
+        return apart and not serving["both"] and _has_arrived(server(scene))
 
     for _ in range(4):
         witness.pause(chance.uniform(0.1, 0.9))
@@ -142,18 +143,18 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
     assert gaps == []
     assert witness.broken == []
     assert kills == 4
-    current = wait_until(lambda: _roles(scene, "currentAlloc"), bool, "what runs")
-    assert {role: part["numReplicas"] for role, part in current.items()} == least
-    assert _server(scene)["spec"]["currentAlloc"]["numReplicas"] == sum(least.values())
+    current = wait_until(lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs")
+    assert current == least
+    assert server(scene)["spec"]["currentAlloc"]["numReplicas"] == sum(least.values())
 
 
 def enough(decisions: Sequence[Manifest]) -> Rule:
     """Whether what is ready carries the load that decisions are for, as a sum of their shares."""
     whole = next(each["numReplicas"] for each in decisions if "roles" not in each)
-    sizes = next(_sizes(each) for each in decisions if "roles" in each)
+    wanted = next(sizes(each) for each in decisions if "roles" in each)
 
     def carries(ready: Mapping[str, int]) -> bool:
-        apart: float = min(ready.get(role, 0) / size for role, size in sizes.items())
+        apart: float = min(ready.get(role, 0) / size for role, size in wanted.items())
         return bool(ready.get("both", 0) / whole + apart >= 1)
 
     return carries
@@ -174,24 +175,24 @@ def test_a_server_goes_apart_and_back_while_its_load_doubles(
     def decided(itl: int, *, apart: bool, times: int = 1) -> Manifest:
         """The decision for a target of the inter-token latency, and so much more load."""
         scene.wait_until_done("apart")
-        load = {**_server(scene)["spec"]["currentAlloc"]["load"]}
+        load = {**server(scene)["spec"]["currentAlloc"]["load"]}
         load["arrivalRate"] *= times
         scene.patch("server", "documents", {"spec": {"currentAlloc": {"load": load}}})
         scene.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}})
         scene.optimize("apart")
-        found: Manifest = _server(scene)["spec"]["desiredAlloc"]
+        found: Manifest = server(scene)["spec"]["desiredAlloc"]
         assert ("roles" in found) == apart
         return found
 
     def arrived(whole: Manifest) -> None:
         wanted = {"both": 0, "prefill": 0, "decode": 0}
-        wanted |= _sizes(whole) or {"both": whole["numReplicas"]}
+        wanted |= sizes(whole) or {"both": whole["numReplicas"]}
         wait_until(
             witness.serving,
             lambda now: {name: now[name] for name in wanted} == wanted,
             f"{wanted} and no others",
         )
-        wait_until(lambda: _server(scene), _has_arrived, "the condition")
+        wait_until(lambda: server(scene), _has_arrived, "the condition")
 
     scene.apply(
         ACCOUNT,
@@ -218,22 +219,8 @@ def test_a_server_goes_apart_and_back_while_its_load_doubles(
 
     assert witness.broken == []
     assert few["numReplicas"] < many["numReplicas"]
-    assert _sizes(few_apart)["prefill"] < _sizes(many_apart)["prefill"]
-    assert "roles" not in _server(scene)["spec"]["currentAlloc"]
-
-
-def _sizes(whole: Manifest) -> dict[str, int]:
-    """The replicas of each role of an allocation."""
-    return {role: part["numReplicas"] for role, part in whole.get("roles", {}).items()}
-
-
-def _server(scene: Scene) -> Manifest:
-    return scene.get("server", "documents")
-
-
-def _roles(scene: Scene, field: str) -> Manifest:
-    found: Manifest = _server(scene)["spec"].get(field, {}).get("roles", {})
-    return found
+    assert sizes(few_apart)["prefill"] < sizes(many_apart)["prefill"]
+    assert "roles" not in server(scene)["spec"]["currentAlloc"]
 
 
 def _has_arrived(server: Manifest) -> bool:

@@ -10,7 +10,7 @@ import yaml
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.cluster.actuated import backend as backend_of
 from tests.cluster.actuated import booster, cards, decide_roles, without_load
-from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
+from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, server, sizes, targets
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.role_pods import Role, of_serving, running_roles
@@ -104,10 +104,6 @@ def ask(scene: Scene, itl: int) -> None:
     scene.request("apart")
 
 
-def server(scene: Scene) -> Manifest:
-    return scene.get("server", "documents")
-
-
 def told(scene: Scene, reason: str) -> Manifest:
     """Wait until the Server has a condition with a reason, and a decision; returns the Server."""
 
@@ -116,10 +112,6 @@ def told(scene: Scene, reason: str) -> Manifest:
         return condition(found, "Actuated").get("reason") == reason and desired > 0
 
     return wait_until(lambda: server(scene), tells, reason)
-
-
-def sizes(allocation: Manifest) -> dict[str, int]:
-    return {role: part["numReplicas"] for role, part in allocation.get("roles", {}).items()}
 
 
 def backend_apart(scene: Scene, dialect: Dialect) -> Manifest:

@@ -13,6 +13,7 @@ import pytest
 
 from inferno_operator.controllers.scaling.boosters import has_own_fields
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
+from inferno_operator.resources.objects import Kind
 from tests.cluster.actuated import (
     BOOSTERS,
     SERVINGS,
@@ -79,6 +80,11 @@ class Release:
     @property
     def servings(self) -> tuple[str, str]:
         return ("m-main", "n-main") if self.has_one_backend else ("m-a100", "m-h100")
+
+    @property
+    def kinds(self) -> list[Kind]:
+        every = (KTHENA.booster, *KTHENA.children)
+        return [kind for kind in every if self.scaler == BINDINGS or kind != KTHENA.binding]
 
     def boosters(self) -> list[Manifest]:
         if not self.has_one_backend:
@@ -372,16 +378,6 @@ def scale(actuated: Actuated, serving: str, replicas: int) -> None:
     actuated.scene.kubectl("scale", f"{SERVINGS}/{serving}", f"--replicas={replicas}")
 
 
-KINDS = (KTHENA.booster, *KTHENA.children)
-
-
-def versions(actuated: Actuated, release: Release) -> dict[str, str]:
-    """The version of each object: what is written changes it."""
-    kinds = [k for k in KINDS if release.scaler == BINDINGS or k != KTHENA.binding]
-    items = [item for kind in kinds for item in actuated.scene.items(str(kind))]
-    return {i["kind"] + i["metadata"]["name"]: i["metadata"]["resourceVersion"] for i in items}
-
-
 @pytest.mark.parametrize(
     "release",
     [*extended(RELEASES[1]), RELEASES[2]],
@@ -408,12 +404,13 @@ def test_our_controller_makes_what_a_later_release_accepts_and_rests(
     actuated.wait_for("Actuated", text="2 x A100")
     actuated.wait_until_runs("A100", 2)
     assert operator.stop() == 0
-    settled = versions(actuated, release)
+    kinds = ",".join(str(k) for k in release.kinds)
+    settled = actuated.scene.versions(kinds)
     again = actuated.scene.start_operator(f"{tmp_path.name}-again", INFERNO_MODEL_BOOSTER="kthena")
     actuated.scene.apply({**release.boosters()[0], "metadata": {"name": "last"}})
     wait_until(lambda: told("Initialized"), lambda s: s.get("last") == "True", "its turn")
 
-    after = versions(actuated, release)
+    after = actuated.scene.versions(kinds)
     assert {name: after[name] for name in settled} == settled
     assert {name: templates(actuated)[name] for name in before} == before
     assert again.stop() == 0

@@ -59,11 +59,6 @@ def document(plugin: Plugin, *arguments: str) -> Any:  # noqa: ANN401 - JSON
     return json.loads(plugin.output(*arguments, "-o", "json"))
 
 
-def versions(scene: Scene) -> dict[str, str]:
-    items = scene.items("inferno")
-    return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in items}
-
-
 def decisions(scene: Scene) -> dict[str, Any]:
     return {name: server["spec"]["desiredAlloc"] for name, server in scene.servers().items()}
 
@@ -100,12 +95,12 @@ def test_a_plan_writes_nothing_and_needs_no_right_to(
     account = f"--serviceaccount={namespace}:reader"
     fleet.kubectl("create", "rolebinding", "reader", "--role=reader", account)
     kubeconfig = control_plane.service_account_kubeconfig(namespace, "reader")
-    before = versions(fleet)
+    before = fleet.versions("inferno")
 
     plan = plugin.output("plan", "--kubeconfig", kubeconfig, "-n", namespace)
 
     assert "20 of 20 servers would change" in plan
-    assert versions(fleet) == before
+    assert fleet.versions("inferno") == before
     assert "cannot patch resource" in refusal(
         plugin, "optimize", "--kubeconfig", kubeconfig, "-n", namespace, status=1
     )

@@ -21,6 +21,7 @@ from tests.controlplane.waiting import wait_until
 
 DATA = ROOT / "tests/data/boosters"
 KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"
+KINDS = ",".join(map(str, (KTHENA.booster, *KTHENA.children)))
 CASES = sorted((KTHENA_DATA / "cases/input").glob("*.yaml"))
 EXAMPLES = sorted((KTHENA_DATA / "cases/examples").glob("*.yaml"))
 SAMPLE = ROOT / "samples/model-booster"
@@ -286,13 +287,13 @@ class TestRecordings:
         odd = {b["metadata"]["name"] for b in found if condition(b, "Valid")["status"] == "False"}
         assert odd == {each["metadata"]["name"] for each in recorded}
         assert {condition(each, "Failed")["status"] for each in found} == {"False"}
-        before = versions(scene)
+        before = scene.versions(KINDS)
         assert first.stop() == 0
 
         second = scene.start_operator("second", INFERNO_MODEL_BOOSTER="kthena")
         scene.apply({**samples[0], "metadata": {"name": "last"}})  # its turn comes after the others
         wait_until_initialized(scene, len(found) + 1)
-        after = versions(scene)
+        after = scene.versions(KINDS)
 
         assert second.stop() == 0
         assert {name: after[name] for name in before} == before
@@ -303,13 +304,6 @@ def named(path: Path) -> Manifest:
     """A booster with nothing but its name from what was recorded with it."""
     (manifest,) = boosters(path)
     return {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
-
-
-def versions(scene: Scene) -> dict[str, str]:
-    """The version of each object: what is written changes it."""
-    kinds = (KTHENA.booster, *KTHENA.children)
-    items = [i for kind in kinds for i in scene.items(str(kind))]
-    return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items}
 
 
 def wait_until_initialized(scene: Scene, count: int) -> None:

@@ -10,9 +10,16 @@ from inferno_operator.resources import Resource, parse
 from inferno_optimizer.explain.rates import rates
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
-from tests.cluster.motion import MEAN_TOKENS, Motion, Mover, PodTimes, manifests, moving
+from tests.cluster.motion import (
+    MEAN_TOKENS,
+    Motion,
+    Mover,
+    PodTimes,
+    manifests,
+    moved,
+    moving,
+)
 from tests.cluster.scene import Manifest, Scene
-from tests.cluster.test_motion import moved
 from tests.conftest import StartOperator
 from tests.controlplane.waiting import wait_until
 

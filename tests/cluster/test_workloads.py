@@ -1,6 +1,5 @@
 """Decisions reach Deployments, all Servers together, within the cards and without a gap."""
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +33,7 @@ Plan = Mapping[str, Mapping[str, int]]
 pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
 
 APPLY = "application/apply-patch+yaml"
+KINDS = "servers,deployments,pods"
 PLAN_S = 120.0
 QUIET_S = 3.0
 NOTICE_S = 3.0
@@ -478,9 +478,9 @@ def test_nothing_is_written_while_nothing_changes(
     wait_until(lambda: _unfinished(fleet), lambda names: not names, "rollouts end")
 
     def rests() -> bool:
-        before = _versions(fleet)
+        before = fleet.scene.versions(KINDS)
         witness.pause(5.0)
-        return _versions(fleet) == before
+        return fleet.scene.versions(KINDS) == before
 
     wait_until(rests, bool, "five seconds without a write")
 
@@ -493,12 +493,3 @@ def _unfinished(fleet: Fleet) -> list[str]:
         if deployment["status"].get("observedGeneration") != deployment["metadata"]["generation"]
         or deployment["status"].get("availableReplicas", 0) != deployment["spec"]["replicas"]
     ]
-
-
-def _versions(fleet: Fleet) -> dict[str, str]:
-    kinds = "servers,deployments,pods"
-    items = fleet.scene.items(kinds)
-    return {
-        json.dumps([i["kind"], i["metadata"]["name"]]): i["metadata"]["resourceVersion"]
-        for i in items
-    }

@@ -65,8 +65,8 @@ class Boosters:
         for case in CASES:
             self._scene.apply(*self._manifests(*case))
         if self._looked_after is not None:
-            policies = {"maxReplicas": REPLICAS, "autoscalingPolicy": POLICY}
-            backends = [backend(name, 1, **policies) for name in (BACKEND, "superfluous")]
+            names = (BACKEND, "superfluous")
+            backends = [backend(name, 1, REPLICAS, autoscalingPolicy=POLICY) for name in names]
             self._scene.apply(booster(CHANGING, *backends, dialect=self._looked_after))
 
     def wait_until_actuated(self) -> None:
