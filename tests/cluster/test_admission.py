@@ -91,7 +91,7 @@ def conditions(scene: Scene) -> set[str]:
     said = {("Ready", "False"), ("Warnings", "True")}
     return {
         condition["message"]
-        for item in scene.control_plane.items("inferno", scene.namespace)
+        for item in scene.items("inferno")
         for condition in item.get("status", {}).get("conditions", ())
         if (condition["type"], condition["status"]) in said
     }

@@ -38,7 +38,7 @@ def test_a_decision_is_two_writes_of_each_server_and_none_if_nothing_changes(
 @pytest.mark.extended
 def test_replicas_of_workloads_are_two_writes_more(scene: Scene, operator: StartOperator) -> None:
     scene.apply_sample("small")
-    scene.control_plane.patch("capacity", "capacity", ROOM, scene.namespace)
+    scene.patch("capacity", "capacity", ROOM)
     servers = many_servers(SERVERS)
     for server in servers:
         deploy(scene, server)

@@ -160,7 +160,7 @@ def sleeping(scene: Scene, prometheus_program: Path) -> Iterator[tuple[Sleeper, 
 
 
 def leader_of(scene: Scene) -> str:
-    lease = scene.control_plane.get("lease", "inferno-operator", scene.namespace)
+    lease = scene.get("lease", "inferno-operator")
     return str(lease["spec"].get("holderIdentity", ""))
 
 

@@ -49,7 +49,7 @@ class History(Background):
     def look(self) -> None:
         """Note what there is now."""
         asked = self.now
-        found = self._scene.control_plane.items("deployments", self._scene.namespace)
+        found = self._scene.items("deployments")
         self._asked.append(asked)
         for each in found:
             ready = each.get("status", {}).get("readyReplicas", 0)
