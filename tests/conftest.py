@@ -225,7 +225,6 @@ def start_in_vain(processes: Processes) -> StartInVain:
 
 @pytest.fixture(scope="session")
 def prometheus_program() -> Path:
-    """The server of Prometheus."""
     return Binaries(os.environ).find("prometheus")
 
 

@@ -121,7 +121,6 @@ class FakeCluster:
         return served | dict.fromkeys(self.terminating & served.keys(), frozenset({"get"}))
 
     async def find(self, api_version: str, kind: str) -> Served | None:
-        """Return a kind of `workloads`."""
         self._fail()
         asked = api_version, kind
         matching = (s for s in self.workloads if (s.kind.api_version, s.kind.kind) == asked)
@@ -259,7 +258,6 @@ class FakeCluster:
         self.remove(reference.kind, reference.key)
 
     async def publish(self, event: Event) -> None:
-        """Store the event."""
         self.events.append(event)
         self._wake()
 
@@ -413,14 +411,12 @@ class FakeLeaseStore:
         self._version = 0
 
     async def read(self) -> Lease:
-        """Return the Lease."""
         self._fail()
         if self.lease is None:
             raise GoneError("there is no lease")
         return self.lease
 
     async def create(self, lease: Lease) -> Lease:
-        """Create the Lease."""
         self._fail()
         if self.lease is not None:
             raise StaleError("there is a lease already")

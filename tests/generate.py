@@ -1,6 +1,9 @@
 """Fleets of servers to measure and to compare with: the same seed gives the same fleet."""
 
 import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -145,3 +148,67 @@ def _cards(load: JsonObject, profile: JsonObject) -> float:
     batch = max(profile["maxBatchSize"] * AT_TOKENS // tokens, 1) / 2
     per_minute = 60_000 * batch / (tokens * (profile["alpha"] + profile["beta"] * batch))
     return float(math.ceil(load["arrivalRate"] / per_minute) * profile["accCount"])
+
+
+SHORTEST, LONGEST = 100, 1100
+"""Tokens of a request, where no two servers have requests of the same length."""
+
+
+def with_different_lengths(document: JsonObject) -> JsonObject:
+    """No two servers can be sized together."""
+    span = LONGEST - SHORTEST
+
+    def lengthen(place: int, server: JsonObject) -> None:
+        server["currentAlloc"]["load"]["avgLength"] = SHORTEST + place * 7919 % span
+
+    return _each_server(document, lengthen)
+
+
+def of_generation(document: JsonObject, generation: int) -> JsonObject:
+    """The same fleet, with performance data of another generation made from the first."""
+    if generation == 1:
+        return document
+    changed = deepcopy(document)
+    for profile in changed["system"]["modelData"]["models"]:
+        profile.update(_PARAMETERS[generation](profile.pop("alpha"), profile.pop("beta")))
+    for service_class in changed["system"]["serviceClassData"]["serviceClasses"]:
+        for target in service_class["modelTargets"]:
+            target["slo-ttft"] = target.pop("slo-ttw")
+    return _each_server(changed, _split_tokens)
+
+
+def _split_tokens(_: int, server: JsonObject) -> None:
+    load = server["currentAlloc"]["load"]
+    tokens = load.pop("avgLength")
+    load.update(avgInTokens=tokens // 2, avgOutTokens=tokens - tokens // 2)
+    server["maxQueueSize"] = 10
+
+
+_PARAMETERS: Mapping[int, Callable[[float, float], JsonObject]] = MappingProxyType(
+    {
+        2: lambda alpha, beta: {
+            "decodeParms": {"alpha": alpha, "beta": beta},
+            "prefillParms": {"gamma": alpha, "delta": 0.001 * alpha},
+        },
+        3: lambda alpha, beta: {
+            "perfParms": {"alpha": alpha, "beta": beta / 10, "gamma": beta / AT_TOKENS}
+        },
+        4: lambda alpha, beta: {
+            "stepParms": {
+                "alpha": alpha,
+                "kappa": beta / AT_TOKENS,
+                "delta": beta / 10,
+                "u": beta / AT_TOKENS,
+                "ahead": 1,
+                "budget": 2048,
+            }
+        },
+    }
+)
+
+
+def _each_server(document: JsonObject, change: Callable[[int, JsonObject], Any]) -> JsonObject:
+    changed = deepcopy(document)
+    for place, server in enumerate(changed["system"]["serverData"]["servers"]):
+        change(place, server)
+    return changed

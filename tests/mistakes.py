@@ -483,7 +483,6 @@ def messages(mistake: Mistake, folder: Path) -> list[str]:
 
 
 def told() -> Iterator[tuple[Mistake, list[str]]]:
-    """Each mistake with what is said of it."""
     with tempfile.TemporaryDirectory() as place:
         for number, mistake in enumerate(MISTAKES):
             yield mistake, messages(mistake, Path(place) / str(number))

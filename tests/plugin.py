@@ -43,7 +43,6 @@ class Plugin:
         }
 
     def command(self, *arguments: str | Path) -> list[str]:
-        """What to run."""
         return [str(self._kubectl), "inferno", *map(str, arguments)]
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

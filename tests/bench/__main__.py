@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.bench.isolation import ROOT, Case, measure
-from tests.bench.plan import KEYS, ROWS, TABLES
+from tests.bench.plan import KEYS, ROWS
 from tests.bench.report import Report
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -41,24 +41,15 @@ def main() -> int:
 
 
 def chosen(only: list[str] | None, *, short: bool) -> Report:
-    """The rows and tables of these keys, or all."""
-
-    def wanted(key: str) -> bool:
-        return not only or key in only
-
+    """The rows of these keys, or all."""
     return Report(
-        rows=[row for row in ROWS if wanted(row.key) and not (short and row.long)],
-        tables=[
-            (table, table.values[: table.short] if short else table.values)
-            for table in TABLES
-            if wanted(table.key)
-        ],
+        [row for row in ROWS if (not only or row.key in only) and not (short and row.long)]
     )
 
 
 def run(report: Report) -> None:
     """Measure every case; a bar on a terminal shows how far it is."""
-    cases = list(report.cases())
+    cases = report.cases()
     columns = (
         *(TextColumn("{task.description}"), BarColumn()),
         *(MofNCompleteColumn(), TimeElapsedColumn()),
@@ -83,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: python -m tests.bench --only greedy milp-1000 --json out.json",
     )
     add: Callable[..., object] = parser.add_argument
-    add("--only", nargs="+", choices=KEYS, metavar="KEY", help="only these rows and tables")
+    add("--only", nargs="+", choices=KEYS, metavar="KEY", help="only these rows")
     add("--short", action="store_true", help="leave out what takes minutes")
     add("--json", type=Path, metavar="FILE", help="write everything to a file")
     add(
@@ -92,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const=PAGE,
         metavar="PAGE",
-        help="write the tables between the markers of a page (docs/benchmarks.md)",
+        help="write the table between the markers of a page (docs/benchmarks.md)",
     )
     add("--list", action="store_true", help="show the keys, measure nothing")
     return parser

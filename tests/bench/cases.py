@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,7 +27,6 @@ from inferno_optimizer.replay.trace import Trace, assign_clients
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import Allocation, PrefillDecodeParameters, Server, System
 from inferno_optimizer.wire.codec import decode_system, encode_solution
-from tests.bench.errors import NotSupportedError
 from tests.bench.library import SEED, SOLVERS, Numbers, median_seconds, peak_mib
 from tests.cli.program import inferno
 from tests.controlplane.ports import HOST, free_port
@@ -85,8 +83,6 @@ def _allocations(url: str, document: JsonObject) -> object:
 @contextmanager
 def _server() -> Iterator[str]:
     """The URL of a running server."""
-    if find_spec("inferno_optimizer.api") is None:
-        raise NotSupportedError("there is no REST server yet")
     with Processes() as processes:
         port = free_port()
         program = Path(sys.executable).with_name("inferno")

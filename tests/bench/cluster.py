@@ -114,7 +114,6 @@ class Bench:
         return sum(not item.get("status", {}).get("conditions") for item in self._servers())
 
     def servers_with_replicas(self) -> int:
-        """Servers for which replicas were decided."""
         decided = (item["spec"].get("desiredAlloc", {}) for item in self._servers())
         return sum(allocation.get("numReplicas", 0) > 0 for allocation in decided)
 
@@ -248,7 +247,6 @@ def _times_of_scales(log: Path) -> list[datetime]:
 
 
 def _with_workloads(objects: Iterator[JsonObject], accelerators: list[str]) -> Iterator[JsonObject]:
-    """The objects, and a workload on each accelerator for each Server."""
     for item in objects:
         if item["kind"] == "Server":
             name = item["metadata"]["name"]

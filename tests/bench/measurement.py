@@ -31,7 +31,6 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.observer import Observer
 from inferno_operator.runtime.ports import Listing
-from tests.bench.errors import NotSupportedError
 from tests.bench.library import Numbers
 from tests.fakes import FakeCluster
 
@@ -110,7 +109,6 @@ class Written(FakeCluster):
         self._parts_of: dict[tuple[str, Key], dict[str, str]] = {}
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
-        """List all objects of a kind, with what was written."""
         found = await super().list(kind, namespace)
         manifests = tuple(self._with_written(kind, manifest) for manifest in found.manifests)
         return replace(found, manifests=manifests)
@@ -133,12 +131,9 @@ class Written(FakeCluster):
 
 
 def _high_water_mib() -> float:
-    """The most memory since the last call [MiB]."""
-    try:
-        status = Path("/proc/self/status").read_text()
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError as error:
-        raise NotSupportedError("the high-water mark of memory needs Linux") from error
+    """The most memory since the last call [MiB]; needs Linux."""
+    status = Path("/proc/self/status").read_text()
+    Path("/proc/self/clear_refs").write_text("5")
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 

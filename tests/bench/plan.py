@@ -1,6 +1,6 @@
-"""What is measured: the figures that must be reached, and how cost grows with each dimension."""
+"""What is measured: the figures that must be reached."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.bench.isolation import Argument, Case
@@ -18,11 +18,6 @@ UNITS = {
     "cpu_percent": " % of a core",
     "idle_cpu_percent": " % of a core",
 }
-SHARES = {
-    *("cheapest", "greedy_served", "greedy_load", "milp_served", "milp_load"),
-    *("mean", "least", "most"),
-}
-BARE = {"tightness", "same", "different"}
 LEAST_GAP = 1e-5
 """What a proof leaves open of a value or a load that no reader would miss."""
 
@@ -39,10 +34,8 @@ def quantity(name: str, value: float) -> str:
     """A number with its unit, as a person reads it."""
     if name == "gap":
         return f"gap {_gap(value)}"
-    if name in SHARES:
-        return f"{value:.1%}"
     text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
-    return text if name in BARE else text + UNITS.get(name, f" {WORDS.get(name, name)}")
+    return text + UNITS.get(name, f" {WORDS.get(name, name)}")
 
 
 def _gap(value: float) -> str:
@@ -72,16 +65,13 @@ class Row:
     long: bool = False
 
     def must(self) -> str:
-        """What must be reached."""
         return ", ".join(quantity(limit.quantity, limit.must) for limit in self.limits)
 
     def aim(self) -> str:
-        """What we aim for."""
         aims = [(limit.quantity, limit.aim) for limit in self.limits]
         return ", ".join(quantity(name, aim) for name, aim in aims if aim is not None)
 
     def measured(self, numbers: Numbers) -> str:
-        """What was measured."""
         names = [limit.quantity for limit in self.limits]
         return ", ".join(quantity(name, numbers[name]) for name in names if name in numbers)
 
@@ -90,37 +80,11 @@ class Row:
         return all(numbers.get(limit.quantity, float("inf")) <= limit.must for limit in self.limits)
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: the case of each value of the dimension, and what is shown of it."""
-
-    heading: str
-    case: Callable[[float], Case]
-    show: str = "seconds"
-
-
-@dataclass(frozen=True)
-class Table:
-    """How cost grows with a dimension; a short run measures only the `short` first values."""
-
-    key: str
-    dimension: str
-    values: Sequence[float]
-    columns: Sequence[Column]
-    short: int
-
-
 def _request(**fixed: Argument) -> Case:
     return Case("request", {"servers": 1000, **fixed})
 
 
-def _varied(name: str, **fixed: Argument) -> Callable[[float], Case]:
-    """Requests of which one argument is the dimension."""
-    return lambda value: _request(**{**fixed, name: value})
-
-
 def _replay(policy: str) -> Case:
-    """A replay with a policy."""
     fleet = {"servers": 100, "accelerators": 9, "days": 14}
     return Case("replay", {"policy": policy, **fleet}, 300)
 
@@ -294,120 +258,4 @@ ROWS = (
 )
 
 
-def _of_servers(solver: str) -> Callable[[float], Case]:
-    """A minute or two for small fleets, ten for the largest."""
-
-    def case(servers: float) -> Case:
-        arguments: dict[str, Argument] = {"servers": int(servers), "solver": solver, "demand": 2.0}
-        return Case("request", arguments, 600 if servers > 10_000 else 120)
-
-    return case
-
-
-def _fleet(demand: float) -> Case:
-    return Case("fleet", {"servers": 1000, "demand": demand})
-
-
-def _saving(demand: float) -> Case:
-    return Case("savings", {"servers": 30, "fleets_": 50, "demand": demand})
-
-
-def _of_solvers(name: str, **fixed: Argument) -> list[Column]:
-    """Time of each solver, and the gap of the exact one."""
-    exact = _varied(name, solver="milp", **fixed)
-    return [
-        Column("unlimited", _varied(name, solver="unlimited", **fixed)),
-        Column("greedy", _varied(name, solver="greedy", **fixed)),
-        Column("MILP", exact),
-        Column("gap of MILP", exact, "gap"),
-    ]
-
-
-def _sized(name: str, **fixed: Argument) -> list[Column]:
-    """Time of requests of which sizing is most of the work; the second one shares nothing."""
-    return [
-        Column("unlimited", _varied(name, solver="unlimited", **fixed)),
-        Column(
-            "unlimited, all lengths different",
-            _varied(name, solver="unlimited", different=True, **fixed),
-        ),
-    ]
-
-
-TABLES = (
-    Table(
-        "servers",
-        "servers",
-        [100, 300, 1_000, 3_000, 10_000, 30_000, 100_000],
-        [
-            Column("unlimited", _of_servers("unlimited")),
-            Column("memory", _of_servers("unlimited"), "mib"),
-            Column("greedy", _of_servers("greedy")),
-            Column("memory", _of_servers("greedy"), "mib"),
-            Column("MILP", _of_servers("milp")),
-            Column("memory", _of_servers("milp"), "mib"),
-            Column("gap", _of_servers("milp"), "gap"),
-        ],
-        short=3,
-    ),
-    Table(
-        "accelerators",
-        "accelerators",
-        [5, 10, 20, 40, 80],
-        _of_solvers("accelerators", demand=1.0),
-        short=3,
-    ),
-    Table("batch", "largest batch", [1, 4, 16, 64, 256], _sized("batch"), short=5),
-    Table(
-        "queue",
-        "requests that may wait (generation 3)",
-        [0, 10, 100, 1_000, 10_000],
-        _sized("queue", generation=3),
-        short=5,
-    ),
-    Table(
-        "generations",
-        "generation of the performance data",
-        [1, 2, 3, 4],
-        _sized("generation"),
-        short=4,
-    ),
-    Table(
-        "percentiles",
-        "percentile of the wait (0: the mean)",
-        [0, 90, 95, 99],
-        _sized("percentile"),
-        short=4,
-    ),
-    Table(
-        "demand",
-        "demand",
-        [0.5, 1.0, 2.0, 3.0, 4.0, 8.0],
-        [
-            Column("cheapest cards / cards", _fleet, "cheapest"),
-            Column("growth needed", _fleet, "tightness"),
-            Column("served, greedy", _fleet, "greedy_served"),
-            Column("load, greedy", _fleet, "greedy_load"),
-            Column("served, MILP", _fleet, "milp_served"),
-            Column("load, MILP", _fleet, "milp_load"),
-            Column("MILP", _fleet),
-            Column("gap", _fleet, "gap"),
-        ],
-        short=3,
-    ),
-    Table(
-        "savings",
-        "demand",
-        [0.5, 1.0, 2.0, 3.0],
-        [
-            Column("fleets where both serve the same", _saving, "same"),
-            Column("where MILP serves otherwise", _saving, "different"),
-            Column("mean saving of cost", _saving, "mean"),
-            Column("least", _saving, "least"),
-            Column("most", _saving, "most"),
-        ],
-        short=4,
-    ),
-)
-
-KEYS = [part.key for part in (*ROWS, *TABLES)]
+KEYS = [row.key for row in ROWS]

@@ -1,11 +1,11 @@
-"""Outcomes as tables: for a terminal, for the documentation, as JSON."""
+"""Outcomes as a table: for a terminal, for the documentation, as JSON."""
 
 import json
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from tests.bench.isolation import ROOT, Case, Outcome
-from tests.bench.plan import ROWS, Column, Row, Table, quantity
+from tests.bench.plan import ROWS, Row
 
 HEADINGS = ("what", "must reach", "aim for", "measured", "met")
 TARGETS = "targets"
@@ -23,41 +23,25 @@ ABSENT = Outcome(trouble="not measured")
 
 @dataclass
 class Report:
-    """Rows and tables that were chosen, and the outcomes of their cases so far.
+    """Rows that were chosen, and the outcomes of their cases so far.
 
     `load` is what else the machine had to do before: processes, on average of a minute.
     """
 
     rows: Sequence[Row]
-    tables: Sequence[tuple[Table, Sequence[float]]]
     outcomes: dict[tuple[str, str], Outcome] = field(default_factory=dict)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
 
-    def cases(self) -> Iterator[Case]:
+    def cases(self) -> list[Case]:
         """Everything to measure, each case once."""
-        cells = (c.case(v) for table, values in self.tables for v in values for c in table.columns)
-        every = {case.key: case for case in (*(row.case for row in self.rows), *cells)}
-        yield from every.values()
+        return list({row.case.key: row.case for row in self.rows}.values())
 
     def outcome(self, case: Case) -> Outcome:
-        """What came of a case."""
         return self.outcomes.get(case.key, ABSENT)
 
     def missed(self) -> list[str]:
         """Keys of the rows that do not reach what they must."""
         return [row.key for row in self.rows if not row.met(self.outcome(row.case).numbers)]
-
-    def sections(self) -> Iterator[tuple[str, Sequence[str], list[list[str]]]]:
-        """Key, headings and lines of each table."""
-        if self.rows:
-            yield TARGETS, HEADINGS, [self._line(row) for row in self.rows]
-        for table, values in self.tables:
-            headings = (table.dimension, *(column.heading for column in table.columns))
-            lines = [
-                [f"{v:,g}" if v < 1 else f"{v:,.10g}", *self._cells(table.columns, v)]
-                for v in values
-            ]
-            yield table.key, headings, lines
 
     def _line(self, row: Row) -> list[str]:
         outcome = self.outcome(row.case)
@@ -65,21 +49,12 @@ class Report:
         met = "yes" if row.met(outcome.numbers) else "no"
         return [row.what, row.must(), row.aim(), measured, met]
 
-    def _cells(self, columns: Sequence[Column], value: float) -> Iterator[str]:
-        for column in columns:
-            outcome = self.outcome(column.case(value))
-            if column.show in outcome.numbers:
-                yield quantity(column.show, outcome.numbers[column.show])
-            else:
-                yield outcome.trouble or "-"
-
     def print(self, console: Console) -> None:
-        """Show every table."""
-        for key, headings, lines in self.sections():
-            shown = RichTable(*headings, title=key, title_justify="left")
-            for line in lines:
-                shown.add_row(*line)
-            console.print(shown)
+        """Show the table."""
+        shown = RichTable(*HEADINGS)
+        for row in self.rows:
+            shown.add_row(*self._line(row))
+        console.print(shown)
 
     def as_json(self) -> str:
         """Everything, for programs."""

@@ -3,45 +3,38 @@
 from typing import Any
 
 from inferno_operator.resources.dialects import KTHENA, Dialect
-from tests.cluster.scene import Scene, condition
+from tests.cluster.scene import Scene, accelerator, condition, counted
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
-BOOSTERS = "modelboosters.workload.serving.volcano.sh"
-SERVINGS = "modelservings.workload.serving.volcano.sh"
+BOOSTERS, SERVINGS = str(KTHENA.booster), str(KTHENA.serving)
 
 
 class Actuated:
     """A namespace in which Server `s` refers to ModelBooster `m` with an A100 and an H100."""
 
-    def __init__(self, scene: Scene, dialect: Dialect = KTHENA) -> None:
+    def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.dialect = dialect
 
     def apply(
         self,
         *,
         wanted: int,
-        a100: int = 10,
-        h100: int = 10,
-        parameters: Manifest | None = None,
         **reference: object,
     ) -> None:
-        """Ask for so many replicas; there are so many cards."""
+        """Ask for so many replicas; there are ten cards of each type."""
         backends = [{"name": name.lower(), "accelerator": name} for name in ("A100", "H100")]
-        dialect = self.dialect.name
-        refers = {"name": "m", "dialect": dialect, "backends": backends, **reference}
-        optimizer = objects.optimizer(optimize=True, name="inferno", parameters=parameters)
+        refers = {"name": "m", "dialect": KTHENA.name, "backends": backends, **reference}
+        optimizer = objects.optimizer()
         optimizer["spec"]["guard"] = {"window": 1}
-        counts = [{"type": "A100", "count": a100}, {"type": "H100", "count": h100}]
         self.scene.apply(
-            accelerator("A100", cost=10),
+            accelerator("A100"),
             accelerator("H100", cost=20),
             objects.model("M", [objects.performance("A100"), objects.performance("H100")]),
             objects.service_class(),
-            objects.manifest("Capacity", {"count": counts}, name="cards"),
+            counted(A100=10, H100=10),
             objects.server(
                 wanted=wanted,
                 spec={"modelBooster": refers, "currentAlloc": objects.running(0, wanted)},
@@ -51,11 +44,7 @@ class Actuated:
 
     def boost(self, name: str = "m", *backends: Manifest) -> None:
         made = backends or (backend("a100"), backend("h100"))
-        self.scene.apply(booster(name, *made, dialect=self.dialect))
-
-    def ask(self) -> None:
-        self.scene.request("inferno")
-        self.scene.wait_until_done("inferno")
+        self.scene.apply(booster(name, *made))
 
     def load(self, wanted: int) -> None:
         """Change the load to one that so many replicas carry, and have a new decision."""
@@ -66,29 +55,16 @@ class Actuated:
         self._set_load({"arrivalRate": 0, "avgLength": 1})
 
     def _set_load(self, load: Manifest) -> None:
-        self.patch("server", "s", {"spec": {"currentAlloc": {"load": load}}})
-        self.ask()
+        self.scene.patch("server", "s", {"spec": {"currentAlloc": {"load": load}}})
+        self.scene.optimize()
 
     def have_only_h100(self) -> None:
         """Take all other cards away."""
-        counts = [{"type": "A100", "count": 0}, {"type": "H100", "count": 10}]
-        self.patch("capacity", "cards", {"spec": {"count": counts}})
-
-    def patch(self, resource: str, name: str, patch: Manifest) -> Manifest:
-        return self.scene.control_plane.patch(resource, name, patch, self.scene.namespace)
-
-    def get(self, resource: str, name: str) -> Manifest:
-        return self.scene.control_plane.get(resource, name, self.scene.namespace)
+        self.scene.apply(counted(A100=0, H100=10))
 
     def wait_for(self, reason: str, text: str = "") -> Manifest:
         """Wait until the Server says why it is, or isn't, actuated; returns the condition."""
-
-        def told(server: Manifest) -> bool:
-            found = condition(server, "Actuated")
-            return found.get("reason") == reason and text in found["message"]
-
-        server = self.scene.control_plane.wait_for("server", "s", told, self.scene.namespace)
-        return condition(server, "Actuated")
+        return condition(self.scene.wait_for_actuated(reason, text), "Actuated")
 
     def wait_until_runs(self, accelerator: str, replicas: int) -> Manifest:
         """Wait until the Server tells that so much runs."""
@@ -100,7 +76,7 @@ class Actuated:
         return self.scene.control_plane.wait_for("server", "s", runs, self.scene.namespace)
 
     def bounds(self) -> dict[str, tuple[int, int]]:
-        spec = self.get(str(self.dialect.booster), "m")["spec"]
+        spec = self.scene.get(BOOSTERS, "m")["spec"]
         return {b["name"]: (b["minReplicas"], b["maxReplicas"]) for b in spec["backends"]}
 
     def wait_for_bounds(self, **wanted: tuple[int, int]) -> None:
@@ -113,21 +89,14 @@ class Actuated:
         wait_until(self.replicas, lambda found: found == servings, f"the replicas {servings}")
 
     def replicas(self) -> dict[str, int]:
-        items = self.scene.control_plane.items(str(self.dialect.serving), self.scene.namespace)
-        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in items}
+        return self.scene.replicas(SERVINGS)
 
 
-def accelerator(name: str, cost: float) -> Manifest:
-    spec = {"name": name, "type": name, "cost": cost}
-    return objects.manifest("Accelerator", spec, name=name.lower())
-
-
-def cards(*names: str, count: int = 10) -> list[Manifest]:
-    """So many cards of each accelerator, and a model and a class for a server on them."""
-    counts = [{"type": name, "count": count} for name in names]
+def cards(*names: str) -> list[Manifest]:
+    """Ten cards of each accelerator, and a model and a class for a server on them."""
     return [
-        *(accelerator(name, cost=10) for name in names),
-        objects.manifest("Capacity", {"count": counts}, name="cards"),
+        *map(accelerator, names),
+        counted(**dict.fromkeys(names, 10)),
         objects.service_class(),
         objects.model(),
     ]
@@ -160,11 +129,11 @@ def booster(name: str, *backends: Manifest, dialect: Dialect = KTHENA, **spec: o
     }
 
 
-def server_with_roles(backend: Manifest, dialect: Dialect = KTHENA) -> Manifest:
+def server_with_roles(backend: Manifest) -> Manifest:
     """A Server with prefill and decode in a backend of the ModelBooster `split`."""
     roles = {"Prefill": "A100", "Decode": "H100"}
     backends = [{**backend, "accelerator": a, "role": role} for role, a in roles.items()]
-    refers = {"name": "split", "dialect": dialect.name, "backends": backends}
+    refers = {"name": "split", "dialect": KTHENA.name, "backends": backends}
     return objects.server(spec={"modelBooster": refers, "currentAlloc": without_load()})
 
 
@@ -175,7 +144,7 @@ def decide_roles(
     sizes = {"prefill": (accelerator, prefill), "decode": ("H100", decode)}
     decided = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in sizes.items()}
     whole = {"accelerator": "H100", "numReplicas": prefill + decode, "roles": decided}
-    plane, conditions = scene.control_plane, [objects.condition("Allocated", "Allocated")]
-    plane.patch("server", "s", {"spec": {"desiredAlloc": whole}}, scene.namespace)
-    plane.patch("server", "s", {"status": {"conditions": conditions}}, scene.namespace, "status")
+    conditions = [objects.condition("Allocated", "Allocated")]
+    scene.patch("server", "s", {"spec": {"desiredAlloc": whole}})
+    scene.patch("server", "s", {"status": {"conditions": conditions}}, "status")
     return {"prefill": prefill, "decode": decode}

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from tests.cluster.scene import Scene
 from tests.conftest import ROOT
 
 Manifest = dict[str, Any]
@@ -33,6 +34,16 @@ def documents(itl: int, cards: Mapping[str, int], **spec: object) -> Iterator[Ma
             own["currentAlloc"] = {"accelerator": "", "numReplicas": 0, "load": load}
             own |= spec
         yield found
+
+
+def server(scene: Scene) -> Manifest:
+    """The server of the sample."""
+    return scene.get("server", "documents")
+
+
+def sizes(allocation: Manifest) -> dict[str, int]:
+    """The replicas of each role of an allocation."""
+    return {role: part["numReplicas"] for role, part in allocation.get("roles", {}).items()}
 
 
 def targets(itl: int) -> list[Manifest]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kubernetes import config, watch
-from kubernetes.client import ApiClient
+from kubernetes.client import ApiClient, CustomObjectsApi
 from kubernetes.client.exceptions import ApiException
 
 
@@ -134,3 +134,15 @@ class Follower(Background):
             ):
                 self.take(event["raw_object"])
             version = self._watch.resource_version or version
+
+
+class Changes(Follower):
+    """Keeps each state of the objects of a kind; the API server numbers those of all kinds."""
+
+    def __init__(self, api: ApiClient, *place: str) -> None:
+        super().__init__(CustomObjectsApi(api).list_namespaced_custom_object, *place)
+        self.states: list[tuple[int, Manifest]] = []
+
+    def take(self, manifest: Manifest) -> None:
+        """Keep a state, with its number."""
+        self.states.append((int(manifest["metadata"]["resourceVersion"]), manifest))

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster.scene import OPPOSITE, Mode, Scene, mode_called
-from tests.conftest import new_namespace
+from inferno_operator.resources.dialects import DIALECTS
+from tests.cluster.scene import Mode, Scene, mode_called
+from tests.conftest import ROOT, new_namespace
 from tests.controlplane import ControlPlane
 
 SHARED_MODE = "stateless-remote"
@@ -18,9 +19,22 @@ def stateless_remote(control_plane: ControlPlane) -> Iterator[Mode]:
         yield mode
 
 
-@pytest.fixture(params=OPPOSITE)
+@pytest.fixture(scope="session")
+def boosters_installed(control_plane: ControlPlane) -> None:
+    """The kinds of both dialects are served."""
+    for dialect in DIALECTS:
+        control_plane.install_crds(ROOT / "crds" / dialect)
+
+
+@pytest.fixture(scope="session")
+def groups_installed(control_plane: ControlPlane) -> None:
+    """LeaderWorkerSets and DisaggregatedSets are served."""
+    control_plane.install_crds(ROOT / "tests/data/workloads")
+
+
+@pytest.fixture(params=["stateful-remote"])
 def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Mode]:
-    """Two ways to run that have nothing in common; `in_every_mode` if they are a test's subject."""
+    """The way to run with most beside it, or those that a test names."""
     if request.param == SHARED_MODE:
         yield request.getfixturevalue("stateless_remote")
         return
@@ -30,12 +44,10 @@ def mode(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterato
 
 @pytest.fixture
 def scene(control_plane: ControlPlane, namespace: str) -> Scene:
-    """The test's namespace."""
     return Scene(control_plane, namespace)
 
 
 @pytest.fixture
 def other(control_plane: ControlPlane, namespace: str) -> Iterator[Scene]:
-    """Another namespace."""
     with new_namespace(control_plane, f"{namespace}-b") as name:
         yield Scene(control_plane, name)

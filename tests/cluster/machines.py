@@ -32,8 +32,6 @@ KINDS: Mapping[str, tuple[str, int, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node as it is."""
-
     card_type: str
     is_ready: bool = True
     is_cordoned: bool = False
@@ -41,12 +39,10 @@ class Place:
 
     @property
     def takes_pods(self) -> bool:
-        """Whether it takes new pods."""
         return self.is_ready and not self.is_cordoned and not self.is_tainted
 
     @property
     def cards(self) -> int:
-        """The number of its cards."""
         return KINDS[self.card_type][1]
 
 
@@ -84,7 +80,6 @@ class Machines:
         _do(partial(self._add_node, kinds[i % len(kinds)]) for i in range(number))
 
     def add(self, name: str, card_type: str) -> None:
-        """Add a node of this name with cards of a type."""
         resource, cards, labels = KINDS[card_type]
         allocatable = {"cpu": "8", resource: str(cards)}
         metadata = {"name": name, "labels": dict(labels)}

@@ -88,6 +88,16 @@ class Mover:
     engine: Engine | None = None
 
 
+def moved(before: float, after: float, start: float, seconds: float = 0.0) -> Rate:
+    """Return a load that goes from one rate to another within some seconds."""
+
+    def rate(elapsed: float) -> float:
+        share = (elapsed - start) / seconds if seconds else math.inf * (elapsed - start or 1)
+        return before + (after - before) * min(max(share, 0.0), 1.0)
+
+    return rate
+
+
 def manifests(movers: list[Mover], cards: Mapping[str, int], interval: int) -> Iterator[Manifest]:
     """Yield all objects of a namespace with these servers; loads are measured."""
     for name, cost in COSTS.items():

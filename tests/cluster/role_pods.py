@@ -58,7 +58,6 @@ class Role:
         return group, version, namespace, self.plural, self.name
 
     def workload(self, accelerator: str, role: str) -> Manifest:
-        """The workload of a Server."""
         return {
             "accelerator": accelerator,
             "role": role,
@@ -68,7 +67,6 @@ class Role:
         }
 
     def pod(self, replica: int, place: int) -> Manifest:
-        """A pod of a replica."""
         label, first, other = self.first
         server, _, accelerator = self.app.partition("-")
         app, value = (f"{server}workers-{accelerator}", other) if place else (self.app, first)
@@ -81,7 +79,6 @@ class Role:
 
 
 def of_leader_worker_set(app: str, pods: int) -> Role:
-    """A LeaderWorkerSet of its own."""
     labels = {f"{LWS}/name": app}
     selector = f"{LWS}/name={app},{LWS}/worker-index=0"
     kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets")
@@ -100,8 +97,6 @@ def of_disaggregated_set(app: str, pods: int) -> Role:
 
 
 def of_serving(dialect: Dialect) -> Callable[[str, int], Role]:
-    """Return what makes the roles of one serving of a dialect."""
-
     def role_of(app: str, pods: int) -> Role:
         role, kind = app.partition("-")[0], dialect.serving
 

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
+from tests.cluster.background import Changes, client_of
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.operator_process import OperatorProcess
@@ -17,22 +19,22 @@ from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.rest.serving import Served, copied
 from tests.tiers import extended
+from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
-
-ASK = {"spec": {"optimize": True}}
 
 FINALIZER = "inferno.platform.ai/finalizer"
 
 MODES = ("stateless-local", "stateless-remote", "stateful-local", "stateful-remote")
 
-OPPOSITE = (*extended("stateless-local"), "stateful-remote")
-"""Modes that have nothing in common, for tests whose subject is the same in all."""
-
 EVERY = (MODES[0], *extended(*MODES[1:3]), MODES[3])
-"""All modes, for tests whose subject is the mode."""
+"""All modes: decisions and deletions are tested in each, all else in one or two."""
 
 in_every_mode = pytest.mark.parametrize("mode", EVERY, indirect=True)
+in_opposite_modes = pytest.mark.parametrize("mode", [*extended(MODES[0]), MODES[3]], indirect=True)
+
+ACCOUNT: Manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+"""Pods need it, and no controller of the tests makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,55 @@ class Scene:
     def apply(self, *manifests: Manifest) -> None:
         self.control_plane.api.apply(manifests, self.namespace)
 
+    def kubectl(self, *arguments: str | Path) -> str:
+        return self.control_plane.kubectl(*arguments, "--namespace", self.namespace).stdout
+
+    def get(self, kind: str, name: str) -> Manifest:
+        return self.control_plane.get(kind, name, self.namespace)
+
+    def items(self, kinds: str) -> list[Manifest]:
+        return self.control_plane.items(kinds, self.namespace)
+
+    def patch(
+        self, kind: str, name: str, patch: Manifest, subresource: str | None = None
+    ) -> Manifest:
+        return self.control_plane.patch(kind, name, patch, self.namespace, subresource)
+
+    def start_operator(
+        self, name: str, kubeconfig: Path | None = None, /, **environment: str
+    ) -> OperatorProcess:
+        """Start an operator that is ready; the fixture `operator` has those of the usual plane."""
+        plane = self.control_plane
+        process = OperatorProcess(
+            plane.processes,
+            name,
+            kubeconfig or plane.kubeconfig,
+            self.namespace,
+            environment,
+            command=None,
+        )
+        process.wait_until_ready()
+        return process
+
+    @contextmanager
+    def changes(self, group: str, version: str, plural: str) -> Iterator[Changes]:
+        """Keep each state of the objects of a kind until the block ends."""
+        with (
+            client_of(self.control_plane.kubeconfig) as api,
+            Changes(api, group, version, self.namespace, plural) as changes,
+        ):
+            yield changes
+
     def request(self, optimizer: str) -> None:
-        self.control_plane.patch("optimizer", optimizer, ASK, self.namespace)
+        self.patch("optimizer", optimizer, {"spec": {"optimize": True}})
+
+    def optimize(self, optimizer: str = "inferno") -> Manifest:
+        """Ask for an optimization; the Optimizer when it is done."""
+        self.request(optimizer)
+        return self.wait_until_done(optimizer)
 
     def optimizer(self, name: str) -> Manifest:
-        return self.control_plane.get("optimizer", name, self.namespace)
+        return self.get("optimizer", name)
 
     def wait_until_done(self, optimizer: str) -> Manifest:
         def done(manifest: Manifest) -> bool:
@@ -135,6 +181,24 @@ class Scene:
             return condition(manifest, "Optimized").get("reason") == reason
 
         return self.control_plane.wait_for("optimizer", optimizer, told, self.namespace)
+
+    def wait_for_actuated(self, reason: str, text: str = "", server: str = "s") -> Manifest:
+        """Wait until a Server says why it is, or isn't, actuated; returns the Server."""
+
+        def told(manifest: Manifest) -> bool:
+            found = condition(manifest, "Actuated")
+            return found.get("reason") == reason and text in found["message"]
+
+        return self.control_plane.wait_for("server", server, told, self.namespace)
+
+    def replicas(self, kind: str = "deployments") -> dict[str, int]:
+        """What the objects of a kind ask for, by name."""
+        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in self.items(kind)}
+
+    def versions(self, kinds: str) -> dict[str, str]:
+        """The version of each object of some kinds: what is written changes it."""
+        found = ((i["kind"], i["metadata"]) for i in self.items(kinds))
+        return {f"{kind}/{data['name']}": data["resourceVersion"] for kind, data in found}
 
     def wait_for_words(self, server: str, type_: str, words: str) -> None:
         """Wait until a condition of a Server has these words."""
@@ -168,6 +232,18 @@ def objects_of_sample(name: str) -> tuple[Manifest, ...]:
     files = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
     texts = [(folder / file).read_text() for file in files]
     return tuple(item for text in texts for item in yaml.safe_load_all(text))
+
+
+def accelerator(name: str, cost: float = 10) -> Manifest:
+    """One card of a type that is called as the accelerator."""
+    spec = {"name": name, "type": name, "cost": cost}
+    return objects.manifest("Accelerator", spec, name=name.lower())
+
+
+def counted(**counts: int) -> Manifest:
+    """So many cards of each type."""
+    items = [{"type": name, "count": count} for name, count in counts.items()]
+    return objects.manifest("Capacity", {"count": items}, name="cards")
 
 
 def condition(manifest: Manifest, type_: str) -> Manifest:

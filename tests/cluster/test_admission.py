@@ -22,7 +22,6 @@ from tests.controlplane.admission import WEBHOOK, Admission, apply, webhook
 from tests.controlplane.ports import HOST
 from tests.controlplane.waiting import wait_until
 from tests.reference.shown import shown
-from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.wrong_objects import FLEET, MISTAKES
 
@@ -92,7 +91,7 @@ def conditions(scene: Scene) -> set[str]:
     said = {("Ready", "False"), ("Warnings", "True")}
     return {
         condition["message"]
-        for item in scene.control_plane.items("inferno", scene.namespace)
+        for item in scene.items("inferno")
         for condition in item.get("status", {}).get("conditions", ())
         if (condition["type"], condition["status"]) in said
     }
@@ -150,12 +149,12 @@ def test_apply_passes_without_it(scene: Scene, admission: Admission, how: str) -
         port = {"it is down": 1, "it hangs": silent.getsockname()[1]}.get(how, admission.port)
         authority = other if port == admission.port else admission.authority
         with webhook(scene.control_plane, scene.namespace, port, authority):
-            begin = time.monotonic()
             warnings = apply(scene.control_plane, scene.namespace, [WRONG])
 
-            assert warnings == []
-            assert time.monotonic() - begin < 10
-            assert "s4" in scene.servers()
+    (hook,) = yaml.safe_load(WEBHOOK.read_text())["webhooks"]
+    assert warnings == []
+    assert "s4" in scene.servers()
+    assert hook["timeoutSeconds"] <= 2  # so long a person waits for one that hangs
 
 
 def test_it_writes_nothing(fleet: Scene, reader: Path) -> None:
@@ -198,10 +197,11 @@ def test_the_operators_writes_do_not_reach_it(
         operator()
         assert asked(plane) == before
         fleet.request("inferno")
+        by_request = asked(plane)
         fleet.wait_until_done("inferno")
 
         assert "desiredAlloc" in fleet.servers()["s"]["spec"]
-        assert asked(plane) == before + 1  # our request
+        assert before < by_request == asked(plane)
 
 
 @pytest.mark.parametrize("verb", ["apply", "create", "patch", "replace"])
@@ -227,7 +227,7 @@ def test_who_writes_is_known_by_the_field_manager(asking: Scene, verb: str) -> N
     assert is_asked()
 
 
-@pytest.mark.parametrize("status", [404, 410, *extended(403)])
+@pytest.mark.parametrize("status", [404, 410])
 def test_an_answer_that_kopf_does_not_survive_ends_this_process_alone(
     fleet: Scene, operator: StartOperator, status: int
 ) -> None:

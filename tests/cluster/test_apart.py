@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
-from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
+from inferno_operator.resources.dialects import KTHENA
+from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, server, sizes, targets
 from tests.cluster.kubelet import Rule, Witness, running_pods
 from tests.cluster.role_pods import (
     Role,
@@ -18,8 +18,8 @@ from tests.cluster.role_pods import (
     of_serving,
     running_roles,
 )
-from tests.cluster.scene import Scene, condition
-from tests.conftest import ROOT, StartOperator
+from tests.cluster.scene import ACCOUNT, Scene, condition
+from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import wait_until
@@ -27,18 +27,21 @@ from tests.tiers import extended
 
 Manifest = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers", "definitions")
+pytestmark = pytest.mark.usefixtures(
+    "crds_installed", "deployment_controllers", "boosters_installed", "groups_installed"
+)
 
 TOGETHER, PREFILL, DECODE = "both-h100", "prefill-l40s", "decode-h100"
 
 KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
     "LeaderWorkerSets": (of_leader_worker_set, 2),
     "scalers of a DisaggregatedSet": (of_disaggregated_set, 2),
-    "one ModelServing": (of_serving(KTHENA), 1),
     "one ModelServing of several pods": (of_serving(KTHENA), 2),
-    "one ModelInfer": (of_serving(MATRIXINFER), 1),
 }
-"""What runs the roles, and pods of each replica; each pod has a card."""
+"""What runs the roles, and pods of each replica; each pod has a card.
+
+Servings of one pod, and those of MatrixInfer, are tested with their boosters.
+"""
 
 SEVERAL_PODS = "one ModelServing of several pods"
 """The kind that goes apart and back beside Deployments."""
@@ -63,15 +66,7 @@ class Runs:
     pods: int = 1
 
 
-@pytest.fixture(scope="module")
-def definitions(control_plane: ControlPlane) -> None:
-    """The kinds that have roles are served."""
-    for folder in ("crds/kthena", "crds/matrixinfer", "tests/data/workloads"):
-        control_plane.install_crds(ROOT / folder)
-
-
 def cards_for(runs: Runs) -> Mapping[str, int]:
-    """The cards that there are."""
     return {name: count * runs.pods for name, count in CARDS.items()}
 
 
@@ -114,29 +109,29 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
 ) -> None:
     chance = Random(1)  # noqa: S311 - the same moments each run
     scene.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        ACCOUNT,
         deployment(TOGETHER),
         *runs.manifests,
         *manifests(LOOSE, runs),
     )
     running = operator()
-    wait_until(lambda: _server(scene), _has_arrived, "replicas that do both")
+    wait_until(lambda: server(scene), _has_arrived, "replicas that do both")
     scene.wait_until_done("apart")  # else what is asked for next is taken for the same
-    together = _server(scene)["spec"]["currentAlloc"]["numReplicas"]
+    together = server(scene)["spec"]["currentAlloc"]["numReplicas"]
 
     gaps, kills = [], 0
-    spec = {"spec": {"data": targets(TIGHT)}}
-    scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
+    scene.patch("serviceclass", "premium", {"spec": {"data": targets(TIGHT)}})
     scene.request("apart")
-    wanted = wait_until(lambda: _roles(scene, "desiredAlloc"), bool, "a decision apart")
-    least = {"prefill": wanted["prefill"]["numReplicas"], "decode": wanted["decode"]["numReplicas"]}
+    least = wait_until(
+        lambda: sizes(server(scene)["spec"].get("desiredAlloc", {})), bool, "a decision apart"
+    )
 
     def look() -> bool:
         serving = witness.serving()
         apart = all(serving[role] >= least[role] for role in least)
         if serving["both"] < together and not apart:
             gaps.append(dict(serving))
-        return apart and not serving["both"] and _has_arrived(_server(scene))
+        return apart and not serving["both"] and _has_arrived(server(scene))
 
     for _ in range(4):
         witness.pause(chance.uniform(0.1, 0.9))
@@ -148,25 +143,24 @@ def test_both_roles_move_together_with_the_operator_killed_in_between(
     assert gaps == []
     assert witness.broken == []
     assert kills == 4
-    current = wait_until(lambda: _roles(scene, "currentAlloc"), bool, "what runs")
-    assert {role: part["numReplicas"] for role, part in current.items()} == least
-    assert _server(scene)["spec"]["currentAlloc"]["numReplicas"] == sum(least.values())
+    current = wait_until(lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs")
+    assert current == least
+    assert server(scene)["spec"]["currentAlloc"]["numReplicas"] == sum(least.values())
 
 
 def enough(decisions: Sequence[Manifest]) -> Rule:
     """Whether what is ready carries the load that decisions are for, as a sum of their shares."""
     whole = next(each["numReplicas"] for each in decisions if "roles" not in each)
-    sizes = next(_sizes(each) for each in decisions if "roles" in each)
+    wanted = next(sizes(each) for each in decisions if "roles" in each)
 
     def carries(ready: Mapping[str, int]) -> bool:
-        apart: float = min(ready.get(role, 0) / size for role, size in sizes.items())
+        apart: float = min(ready.get(role, 0) / size for role, size in wanted.items())
         return bool(ready.get("both", 0) / whole + apart >= 1)
 
     return carries
 
 
 def half_of(sample: Iterator[Manifest]) -> Iterator[Manifest]:
-    """The sample with half of its load."""
     for each in sample:
         if each["kind"] == "Server":
             each["spec"]["currentAlloc"]["load"]["arrivalRate"] /= 2
@@ -178,34 +172,30 @@ def half_of(sample: Iterator[Manifest]) -> Iterator[Manifest]:
 def test_a_server_goes_apart_and_back_while_its_load_doubles(
     scene: Scene, operator: StartOperator, witness: Witness, runs: Runs
 ) -> None:
-    plane, namespace = scene.control_plane, scene.namespace
-
     def decided(itl: int, *, apart: bool, times: int = 1) -> Manifest:
         """The decision for a target of the inter-token latency, and so much more load."""
         scene.wait_until_done("apart")
-        load = {**_server(scene)["spec"]["currentAlloc"]["load"]}
+        load = {**server(scene)["spec"]["currentAlloc"]["load"]}
         load["arrivalRate"] *= times
-        patch = {"spec": {"currentAlloc": {"load": load}}}
-        plane.patch("server", "documents", patch, namespace)
-        plane.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}}, namespace)
-        scene.request("apart")
-        scene.wait_until_done("apart")
-        found: Manifest = _server(scene)["spec"]["desiredAlloc"]
+        scene.patch("server", "documents", {"spec": {"currentAlloc": {"load": load}}})
+        scene.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}})
+        scene.optimize("apart")
+        found: Manifest = server(scene)["spec"]["desiredAlloc"]
         assert ("roles" in found) == apart
         return found
 
     def arrived(whole: Manifest) -> None:
         wanted = {"both": 0, "prefill": 0, "decode": 0}
-        wanted |= _sizes(whole) or {"both": whole["numReplicas"]}
+        wanted |= sizes(whole) or {"both": whole["numReplicas"]}
         wait_until(
             witness.serving,
             lambda now: {name: now[name] for name in wanted} == wanted,
             f"{wanted} and no others",
         )
-        wait_until(lambda: _server(scene), _has_arrived, "the condition")
+        wait_until(lambda: server(scene), _has_arrived, "the condition")
 
     scene.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        ACCOUNT,
         deployment(TOGETHER),
         *runs.manifests,
         *half_of(manifests(LOOSE, runs)),
@@ -229,22 +219,8 @@ def test_a_server_goes_apart_and_back_while_its_load_doubles(
 
     assert witness.broken == []
     assert few["numReplicas"] < many["numReplicas"]
-    assert _sizes(few_apart)["prefill"] < _sizes(many_apart)["prefill"]
-    assert "roles" not in _server(scene)["spec"]["currentAlloc"]
-
-
-def _sizes(whole: Manifest) -> dict[str, int]:
-    """The replicas of each role of an allocation."""
-    return {role: part["numReplicas"] for role, part in whole.get("roles", {}).items()}
-
-
-def _server(scene: Scene) -> Manifest:
-    return scene.control_plane.get("server", "documents", scene.namespace)
-
-
-def _roles(scene: Scene, field: str) -> Manifest:
-    found: Manifest = _server(scene)["spec"].get(field, {}).get("roles", {})
-    return found
+    assert sizes(few_apart)["prefill"] < sizes(many_apart)["prefill"]
+    assert "roles" not in server(scene)["spec"]["currentAlloc"]
 
 
 def _has_arrived(server: Manifest) -> bool:

@@ -105,7 +105,6 @@ class Deployed:
 
     @property
     def replicas(self) -> int:
-        """The replicas that it asks for."""
         found: int = self._plane.get("deployment", self._name, NAMESPACE)["spec"]["replicas"]
         return found
 

@@ -10,12 +10,12 @@ import yaml
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.cluster.actuated import backend as backend_of
 from tests.cluster.actuated import booster, cards, decide_roles, without_load
-from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, targets
+from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, server, sizes, targets
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.role_pods import Role, of_serving, running_roles
-from tests.cluster.scene import Scene, condition
-from tests.conftest import ROOT, StartOperator
+from tests.cluster.scene import ACCOUNT, Scene, condition
+from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
 from tests.tiers import extended
@@ -23,17 +23,10 @@ from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
+pytestmark = pytest.mark.usefixtures("crds_installed", "boosters_installed")
 
 WHOLE, APART = "together-main", "apart-main"
 """The servings of both boosters."""
-
-
-@pytest.fixture(scope="module")
-def definitions(control_plane: ControlPlane) -> None:
-    """The kinds of both dialects are served."""
-    for folder in ("crds/kthena", "crds/matrixinfer"):
-        control_plane.install_crds(ROOT / folder)
 
 
 @pytest.fixture(params=[KTHENA, *extended(MATRIXINFER)], ids=lambda dialect: dialect.name)
@@ -82,7 +75,7 @@ def role_of(dialect: Dialect, role: str, accelerator: str) -> Role:
 
 def boosters(dialect: Dialect) -> Iterator[Manifest]:
     """One that runs whole requests, one with prefill and decode apart, and what pods need."""
-    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    yield ACCOUNT
     yield booster("together", backend_of("main"), dialect=dialect)
     yield booster_apart(dialect)
 
@@ -107,13 +100,8 @@ BACKENDS = [
 def ask(scene: Scene, itl: int) -> None:
     """Have a plan for another target, once the last one, which is asked for alike, is whole."""
     scene.wait_until_done("apart")
-    spec = {"spec": {"data": targets(itl)}}
-    scene.control_plane.patch("serviceclass", "premium", spec, scene.namespace)
+    scene.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}})
     scene.request("apart")
-
-
-def server(scene: Scene) -> Manifest:
-    return scene.control_plane.get("server", "documents", scene.namespace)
 
 
 def told(scene: Scene, reason: str) -> Manifest:
@@ -126,27 +114,20 @@ def told(scene: Scene, reason: str) -> Manifest:
     return wait_until(lambda: server(scene), tells, reason)
 
 
-def sizes(allocation: Manifest) -> dict[str, int]:
-    """The replicas of each role of an allocation."""
-    return {role: part["numReplicas"] for role, part in allocation.get("roles", {}).items()}
-
-
 def backend_apart(scene: Scene, dialect: Dialect) -> Manifest:
-    """The backend with both roles, as it is."""
-    found = scene.control_plane.get(str(dialect.booster), "apart", scene.namespace)
+    found = scene.get(str(dialect.booster), "apart")
     (backend,) = found["spec"]["backends"]
     return dict(backend)
 
 
 def workers_of(scene: Scene, dialect: Dialect) -> dict[str, int]:
-    """The numbers in the booster."""
     workers = backend_apart(scene, dialect)["workers"]
     return {each["type"]: each["replicas"] for each in workers}
 
 
 def roles_of(scene: Scene, dialect: Dialect) -> dict[str, int]:
     """The numbers in the serving."""
-    spec = scene.control_plane.get(str(dialect.serving), APART, scene.namespace)["spec"]
+    spec = scene.get(str(dialect.serving), APART)["spec"]
     return {role["name"]: role["replicas"] for role in spec["template"]["roles"]}
 
 
@@ -168,11 +149,12 @@ def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_betwe
     gaps = []
 
     def look() -> bool:
+        whole = fleet.available.get(WHOLE, 0)  # first: it may go once both roles serve
         serving = witness.serving()
         arrived = all(serving[role] >= least for role, least in apart.items())
-        if fleet.available.get(WHOLE, 0) < together["numReplicas"] and not arrived:
+        if whole < together["numReplicas"] and not arrived:
             gaps.append(dict(serving))
-        return arrived and not fleet.available.get(WHOLE, 0)
+        return arrived and not whole
 
     for seconds in (0.3, 0.9):
         witness.pause(seconds)
@@ -259,7 +241,7 @@ def gangs(control_plane: ControlPlane, scene: Scene) -> Iterator[None]:
 
 def said(scene: Scene) -> str:
     """What the Server says of the numbers."""
-    found = scene.control_plane.get("server", "s", scene.namespace)
+    found = scene.get("server", "s")
     return str(condition(found, "Actuated").get("message"))
 
 

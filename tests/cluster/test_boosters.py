@@ -19,14 +19,7 @@ from tests.controlplane.waiting import wait_until
 
 Manifest = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("crds_installed")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def definitions(control_plane: ControlPlane) -> None:
-    """Both dialects are served."""
-    for dialect in DIALECTS:
-        control_plane.install_crds(ROOT / "crds" / dialect)
+pytestmark = pytest.mark.usefixtures("crds_installed", "boosters_installed")
 
 
 def backend(name: str, replicas: int = 1, **more: object) -> Manifest:
@@ -50,17 +43,12 @@ class Boosters:
         self._operator = operator
 
     def start(self) -> OperatorProcess:
-        """Start an operator that is their controller."""
         return self._operator(environment={"INFERNO_MODEL_BOOSTER": self.dialect.name})
-
-    def apply(self, *manifests: Manifest) -> None:
-        self.scene.apply(*manifests)
 
     def names(self) -> dict[str, list[str]]:
         """Names of the children by kind."""
-        plane, namespace = self.scene.control_plane, self.scene.namespace
         return {
-            kind.kind: [item["metadata"]["name"] for item in plane.items(str(kind), namespace)]
+            kind.kind: [item["metadata"]["name"] for item in self.scene.items(str(kind))]
             for kind in self.dialect.children
         }
 
@@ -82,27 +70,8 @@ class Boosters:
         plane = self.scene.control_plane
         return condition(plane.wait_for(place, name, told, self.scene.namespace), type_)
 
-    def get(self, kind: Kind, name: str) -> Manifest:
-        return self.scene.control_plane.get(str(kind), name, self.scene.namespace)
-
-    def patch(self, kind: Kind, name: str, patch: Manifest) -> Manifest:
-        return self.scene.control_plane.patch(str(kind), name, patch, self.scene.namespace)
-
-    def delete(self, kind: Kind, name: str) -> None:
-        namespace = self.scene.namespace
-        self.scene.control_plane.kubectl("delete", str(kind), name, "--namespace", namespace)
-
     def wait_until(self, kind: Kind, name: str, met: Callable[[Manifest], bool]) -> Manifest:
         return self.scene.control_plane.wait_for(str(kind), name, met, self.scene.namespace)
-
-    def versions(self) -> dict[str, str]:
-        """The version of each object: what is written changes it."""
-        plane, namespace = self.scene.control_plane, self.scene.namespace
-        kinds = (self.dialect.booster, *self.dialect.children)
-        items = [item for kind in kinds for item in plane.items(str(kind), namespace)]
-        return {
-            f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items
-        }
 
 
 @pytest.fixture
@@ -114,7 +83,7 @@ def boosters(scene: Scene, operator: StartOperator) -> Boosters:
 def test_a_booster_gets_its_children(scene: Scene, operator: StartOperator, name: str) -> None:
     dialect = DIALECTS[name]
     boosters = Boosters(scene, operator, dialect)
-    boosters.apply(booster("m", backend("a"), backend("b"), dialect=dialect))
+    boosters.scene.apply(booster("m", backend("a"), backend("b"), dialect=dialect))
 
     boosters.start()
 
@@ -125,26 +94,15 @@ def test_a_booster_gets_its_children(scene: Scene, operator: StartOperator, name
     assert boosters.wait_for("m", "Active", "False")["reason"] == "ModelProcessing"
 
 
-def test_children_go_with_their_booster(boosters: Boosters, controller_manager: None) -> None:
-    del controller_manager
-    boosters.start()
-    boosters.apply(booster("m", backend("a")))
-    boosters.wait_for_names(ModelServing=["m-a"], ModelServer=["m-a"], ModelRoute=["m"])
-
-    boosters.delete(KTHENA.booster, "m")
-
-    boosters.wait_for_names()
-
-
 def test_a_child_that_is_edited_or_deleted_is_mended(boosters: Boosters) -> None:
     boosters.start()
-    boosters.apply(booster("m", backend("a")))
+    boosters.scene.apply(booster("m", backend("a")))
     boosters.wait_for("m", "Initialized", "True")
 
     noted = {"labels": {"team": "blue"}, "annotations": {"note": "mine"}}
     edited = {"metadata": noted, "spec": {"workloadPort": {"port": 1}}}
-    boosters.patch(KTHENA.server, "m-a", edited)
-    boosters.delete(KTHENA.route, "m")
+    boosters.scene.patch(str(KTHENA.server), "m-a", edited)
+    boosters.scene.kubectl("delete", str(KTHENA.route), "m")
 
     boosters.wait_until(KTHENA.route, "m", lambda _: True)
     mended = boosters.wait_until(
@@ -154,9 +112,8 @@ def test_a_child_that_is_edited_or_deleted_is_mended(boosters: Boosters) -> None
     assert mended["metadata"]["annotations"]["note"] == "mine"
 
 
-@pytest.mark.parametrize("first", ["operator", "loss"])
 def test_a_definition_that_is_missing_is_named_and_found_later(
-    scene: Scene, operator: StartOperator, first: str
+    scene: Scene, operator: StartOperator
 ) -> None:
     boosters, plane = Boosters(scene, operator, MATRIXINFER), scene.control_plane
     children: dict[str, list[str]] = {
@@ -169,15 +126,12 @@ def test_a_definition_that_is_missing_is_named_and_found_later(
         advice = f"{MATRIXINFER.route} is not served: install the custom resource definitions"
         return advice in condition(manifest, "Failed").get("message", "")
 
-    boosters.apply(booster("m", backend("a"), dialect=MATRIXINFER))
-    if first == "operator":
-        boosters.start()
-        boosters.wait_for_names(**children)
+    boosters.scene.apply(booster("m", backend("a"), dialect=MATRIXINFER))
+    boosters.start()
+    boosters.wait_for_names(**children)
 
     plane.kubectl("delete", "crd", str(MATRIXINFER.route))
     try:
-        if first == "loss":
-            boosters.start()
         without = boosters.wait_until(MATRIXINFER.booster, "m", told)
     finally:
         plane.install_crds(ROOT / "crds" / "matrixinfer")
@@ -185,30 +139,6 @@ def test_a_definition_that_is_missing_is_named_and_found_later(
     assert condition(without, "Failed")["status"] == "True"
     boosters.wait_for("m", "Failed", "False")
     boosters.wait_for_names(**children)
-
-
-@pytest.mark.extended
-def test_many_boosters_converge_and_then_nothing_is_written(boosters: Boosters) -> None:
-    backends = [backend(name) for name in ("a", "b", "c")]
-    boosters.apply(*(booster(f"m{i:03}", *backends) for i in range(200)))
-    process = boosters.start()
-
-    def initialized() -> int:
-        items = boosters.scene.control_plane.items(str(KTHENA.booster), boosters.scene.namespace)
-        return sum(condition(item, "Initialized").get("status") == "True" for item in items)
-
-    wait_until(initialized, lambda n: n == 200, "200 boosters")
-    assert len(boosters.names()["ModelServing"]) == 600
-    before = boosters.versions()
-    process.stop()
-
-    boosters.start()
-    boosters.apply(booster("last", backend("a")))  # its turn comes after all others
-    boosters.wait_for("last", "Initialized", "True")
-
-    after = boosters.versions()
-    assert {name: after[name] for name in before} == before
-    assert boosters.scene.events("Updated") == []
 
 
 async def test_images_are_those_of_the_config_map(

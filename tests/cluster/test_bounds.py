@@ -12,7 +12,7 @@ from tests.cluster.scene import Scene
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.unit.operator import objects
 from tests.unit.operator.resources.test_bounds import SPECS, WRONG, Path, changed
 
@@ -26,10 +26,12 @@ LIMITS = ("maxLength", "maximum", "x-kubernetes-validations", *KEYS)
 
 @pytest.mark.parametrize(("kind", "path", "value"), WRONG, ids=lambda value: str(value)[:40])
 def test_the_api_server_refuses_what_is_beyond_a_bound(
-    scene: Scene, kind: str, path: Path, value: object
+    control_plane: ControlPlane, kind: str, path: Path, value: object
 ) -> None:
+    beyond = objects.manifest(kind, changed(SPECS[kind], path, value), name="x")
+
     with pytest.raises(ApiError, match=r"Too long|should be less than or equal to|may not be more"):
-        scene.apply(objects.manifest(kind, changed(SPECS[kind], path, value), name="x"))
+        control_plane.api.apply([beyond], "default")
 
 
 def without_limits(schema: Any) -> Any:  # noqa: ANN401 - JSON
@@ -74,8 +76,8 @@ def test_a_neighbour_beyond_all_bounds_delays_nobody(
             scene.request("inferno")
             other.request("inferno")
             scene.wait_until_done("inferno")
-            wait_until(partial(decided, scene), partial(eq, wanted), "the decision", 10)
-            answer = httpx.get(f"{process.health_url}/healthz", timeout=2, trust_env=False)
+            wait_until(partial(decided, scene), partial(eq, wanted), "the decision")
+            answer = httpx.get(f"{process.health_url}/healthz", timeout=PATIENCE_S, trust_env=False)
             assert answer.is_success
     finally:
         control_plane.install_crds(ROOT / "crds")

@@ -15,7 +15,7 @@ from inferno_operator.controllers.calibration.replicas import LabelledReplicas, 
 from inferno_operator.controllers.calibration.windows import Pair
 from inferno_optimizer.calibration.windows import Window
 from tests.cluster.connection import connected
-from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, in_mode
+from tests.cluster.scene import Manifest, Scene, condition, decided
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.processes import Processes
@@ -70,24 +70,22 @@ async def cycle(control_plane: ControlPlane, scene: Scene) -> AsyncIterator[Cont
 
 
 def model(scene: Scene) -> Manifest:
-    return scene.control_plane.get("models", MODEL, scene.namespace)
+    return scene.get("models", MODEL)
 
 
 def use(scene: Scene, mode: str) -> None:
-    spec = {"spec": {"calibrate": mode}}
-    scene.control_plane.patch("models", MODEL, spec, scene.namespace)
+    scene.patch("models", MODEL, {"spec": {"calibrate": mode}})
 
 
 async def test_a_calibration_and_an_optimization_leave_each_others_status_alone(
-    scene: Scene, cycle: Context, operator: StartOperator, mode: Mode
+    scene: Scene, cycle: Context, operator: StartOperator
 ) -> None:
     scene.apply_sample("small")
     use(scene, "Use")
     await reconcile(cycle)
-    in_mode(operator, mode.environment)()
-    scene.request("inferno")
+    operator()
 
-    scene.wait_until_done("inferno")
+    scene.optimize()
 
     premium = scene.servers()["premium-granite-13b"]
     assert decided(premium)[0] == "A100"  # G2 is too slow, as measured
@@ -103,7 +101,7 @@ async def test_what_was_calibrated_is_shown_and_removed_again(scene: Scene, cycl
 
     await reconcile(cycle)
 
-    table = scene.control_plane.kubectl("get", "models", "--namespace", scene.namespace).stdout
+    table = scene.kubectl("get", "models")
     assert table.splitlines()[1].split()[:3] == [MODEL, MODEL, "Calibrated"]
     found = model(scene)
     (row,) = found["status"]["calibration"]
@@ -123,7 +121,6 @@ RATES = (4.0, 24.0, 8.0, 40.0, 16.0, 48.0)
 
 
 def loaded(fleet: Fleet) -> Change:
-    """Replicas with a load that changes."""
     lengths = Workload(Uniform(200, 800), Uniform(50, 350))
     settings = Settings(ENGINE, lengths, MODEL, labels={"namespace": "prod"})
     server = fleet.add("chat", settings, REPLICAS, RATES[0])

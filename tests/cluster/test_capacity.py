@@ -14,7 +14,7 @@ from inferno_operator.controllers.capacity.counts import divide_cards
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.background import Follower, client_of
 from tests.cluster.machines import KINDS, Machines, machines
-from tests.cluster.scene import Mode, Scene, condition, in_every_mode, in_mode
+from tests.cluster.scene import ACCOUNT, Scene, condition
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -25,7 +25,6 @@ Manifest = dict[str, Any]
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
-ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
 SELECTED = {"T4": {"selector": {"pool": "old-cards"}}}
 NAMES = ("total", "ours", "others", "free")
 
@@ -48,8 +47,7 @@ def capacity(**spec: object) -> Manifest:
 
 
 def counted(scene: Scene) -> dict[str, Manifest]:
-    """What was counted, by type."""
-    status = scene.control_plane.get("capacity", "cards", scene.namespace).get("status", {})
+    status = scene.get("capacity", "cards").get("status", {})
     return {cards["type"]: cards for cards in status.get("counted", ())}
 
 
@@ -141,20 +139,18 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
     assert seen.events > 8
 
 
-@in_every_mode
-def test_optimizations_hand_out_the_counted_cards_in_every_mode(
-    operator: StartOperator, scene: Scene, cluster: Machines, mode: Mode
+def test_optimizations_hand_out_the_counted_cards(
+    operator: StartOperator, scene: Scene, cluster: Machines
 ) -> None:
     cluster.add_nodes(2 * len(KINDS))
     model = objects.model("M", [objects.performance("H100")])
     asked = objects.optimizer(optimize=False, parameters={"saturationPolicy": "PriorityExhaustive"})
     server = objects.server("s", wanted=99)
     scene.apply(ACCOUNT, *accelerators(), capacity(), model, objects.service_class(), server, asked)
-    in_mode(operator, mode.environment)()
+    operator()
 
     def decided() -> int:
-        scene.request("inferno")
-        scene.wait_until_done("inferno")
+        scene.optimize()
         replicas: int = scene.servers()["s"]["spec"]["desiredAlloc"]["numReplicas"]
         return replicas
 
@@ -172,8 +168,7 @@ def test_without_the_right_to_nodes_the_condition_says_so(
     operator(kubeconfig=control_plane.service_account_kubeconfig(scene.namespace, "default"))
 
     def told() -> Manifest:
-        manifest = control_plane.get("capacity", "cards", scene.namespace)
-        return condition(manifest, "Counted")
+        return condition(scene.get("capacity", "cards"), "Counted")
 
     found = wait_until(told, lambda c: c.get("reason") == "Rejected", "the condition")
 

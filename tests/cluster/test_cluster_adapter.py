@@ -36,6 +36,7 @@ from inferno_operator.runtime.ports import (
 from inferno_operator.runtime.updates import Writer
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from tests.cluster.connection import connected
+from tests.cluster.scene import ACCOUNT
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -87,6 +88,9 @@ class Scene:
         """The object as it is now."""
         resource = next(resource for resource in RESOURCES if resource.kind == kind)
         return Reference.of(kind_of(resource), self.get(resource, name))
+
+    def make(self, *manifests: Manifest) -> None:
+        self.control_plane.api.create(manifests, self.namespace)
 
     def delete(self, reference: Reference) -> None:
         self._kubectl("delete", reference.kind.plural, reference.key.name)
@@ -167,19 +171,18 @@ async def test_an_object_is_read_as_it_is(scene: Scene) -> None:
     assert manifest["metadata"]["generation"] == 1
 
 
-@pytest.mark.parametrize("resource", SYSTEM_RESOURCES, ids=lambda resource: resource.kind)
-async def test_a_list_has_whole_objects_of_one_kind_and_namespace(
-    scene: Scene, resource: type[Resource]
-) -> None:
+async def test_a_list_has_whole_objects_of_one_kind_and_namespace(scene: Scene) -> None:
     for kind in SPECS:
         scene.create(kind, "a")
-    scene.create(resource.kind, "b")
+        scene.create(kind, "b")
 
-    items = (await scene.api.list(kind_of(resource), scene.namespace)).manifests
+    for resource in SYSTEM_RESOURCES:
+        items = (await scene.api.list(kind_of(resource), scene.namespace)).manifests
 
-    assert sorted(item["metadata"]["name"] for item in items) == ["a", "b"]
-    assert {(item["apiVersion"], item["kind"]) for item in items} == {(API_VERSION, resource.kind)}
-    assert all(item["metadata"]["namespace"] == scene.namespace for item in items)
+        kinds = {(item["apiVersion"], item["kind"]) for item in items}
+        assert sorted(item["metadata"]["name"] for item in items) == ["a", "b"]
+        assert kinds == {(API_VERSION, resource.kind)}
+        assert all(item["metadata"]["namespace"] == scene.namespace for item in items)
 
 
 async def test_a_list_of_nothing_is_empty(scene: Scene) -> None:
@@ -228,33 +231,30 @@ async def test_what_is_applied_again_changes_nothing(scene: Scene) -> None:
     assert first["metadata"]["generation"] == second["metadata"]["generation"] == 2
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Modèle 中 \U0001f680", 'a "b" \\ \t\n', "\x7f \x85 \x9f \u2028 \u2029 \ufeff \ufffe \uffff"],
-    ids=["letters", "quotes", "controls"],
-)
-async def test_any_text_is_applied_as_it_is(scene: Scene, text: str) -> None:
+async def test_any_text_is_applied_as_it_is(scene: Scene) -> None:
     reference = scene.create("Server")
+    controls = "\x7f \x85 \x9f \u2028 \u2029 \ufeff \ufffe \uffff"
 
-    applied = await apply_spec(scene.api, reference, {"desiredAlloc": {**TWO, "accelerator": text}})
+    for text in ("Modèle 中 \U0001f680", 'a "b" \\ \t\n', controls):
+        spec = {"desiredAlloc": {**TWO, "accelerator": text}}
+        applied = await apply_spec(scene.api, reference, spec)
 
-    assert applied["spec"]["desiredAlloc"]["accelerator"] == text
+        assert applied["spec"]["desiredAlloc"]["accelerator"] == text
 
 
-@pytest.mark.parametrize("kind", SPECS)
-async def test_a_status_is_applied_and_the_spec_stays(scene: Scene, kind: str) -> None:
-    reference = scene.create(kind)
-    before = scene.get(reference.kind)["spec"]
+async def test_a_status_is_applied_and_the_spec_stays(scene: Scene) -> None:
+    said = status("Ready", observedGeneration=1)
+    for kind in SPECS:
+        reference = scene.create(kind)
+        before = scene.get(reference.kind)["spec"]
 
-    returned = await decisions(scene.api).apply(
-        reference, status=status("Ready", observedGeneration=1)
-    )
+        returned = await decisions(scene.api).apply(reference, status=said)
 
-    stored = scene.get(reference.kind)
-    assert returned["status"] == stored["status"]
-    assert stored["status"].items() >= status("Ready", observedGeneration=1).items()
-    assert stored["spec"] == before
-    assert stored["metadata"]["generation"] == 1
+        stored = scene.get(reference.kind)
+        assert returned["status"] == stored["status"]
+        assert stored["status"].items() >= said.items()
+        assert stored["spec"] == before
+        assert stored["metadata"]["generation"] == 1
 
 
 async def test_conditions_of_others_stay_and_ours_that_are_left_out_go(scene: Scene) -> None:
@@ -547,6 +547,14 @@ async def test_an_event_that_cannot_be_published_is_dropped_and_logged(
 DEPLOYMENT = Kind("apps", "Deployment", "deployments", "v1")
 
 
+def labelled(kind: str, labels: dict[str, str], replicas: int) -> Manifest:
+    """A Deployment, or one of another kind, with these labels."""
+    document = {**deployment("d", replicas), "kind": kind}
+    document["spec"]["selector"] = {"matchLabels": labels}
+    document["spec"]["template"]["metadata"] = {"labels": labels}
+    return document
+
+
 @pytest.mark.parametrize(
     ("api_version", "kind", "found"),
     [
@@ -564,17 +572,7 @@ async def test_a_kind_is_found_by_its_name(
 
 
 async def test_a_scale_is_read_and_set_at_the_version_that_was_read(scene: Scene) -> None:
-    labels = {"app": "d", "tier": "gold"}
-    pod = {"containers": [{"name": "engine", "image": "example.com/engine"}]}
-    template = {"metadata": {"labels": labels}, "spec": pod}
-    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    document = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "d", "namespace": scene.namespace},
-        "spec": spec,
-    }
-    scene.control_plane.kubectl("apply", "--filename", "-", input=json.dumps(document))
+    scene.make(labelled("Deployment", {"app": "d", "tier": "gold"}, replicas=0))
     read = await scene.api.scale(DEPLOYMENT, Key(scene.namespace, "d"))
     written = await scene.api.set_scale(read, 2, "inferno-actuation")
 
@@ -612,8 +610,7 @@ async def test_roles_of_a_serving_are_set_beside_each_other_but_not_over_another
     scene: Scene,
 ) -> None:
     scene.control_plane.install_crds(ROOT / "crds/kthena")
-    place = "--namespace", scene.namespace
-    scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(SERVING))
+    scene.make(SERVING)
     before = scene.get(KTHENA.serving, "m")
     prefill, decode = (Scale.of_role(KTHENA.serving, before, n) for n in ("prefill", "decode"))
     assert prefill is not None
@@ -643,9 +640,7 @@ async def test_an_object_without_a_number_says_so_until_it_is_set(scene: Scene) 
     scene.control_plane.install_crds(ROOT / "tests/data/workloads")
     group, name = "disaggregatedset.x-k8s.io", "DisaggregatedSetRoleScaler"
     kind = Kind(group, name, "disaggregatedsetrolescalers", "v1")
-    document = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "r"}}
-    place = "--namespace", scene.namespace
-    scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
+    scene.make({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "r"}})
     key = Key(scene.namespace, "r")
     with pytest.raises(UnscaledError):
         await scene.api.scale(kind, key)
@@ -660,12 +655,7 @@ async def test_an_object_without_a_number_says_so_until_it_is_set(scene: Scene) 
 async def test_the_scale_subresource_is_what_the_watched_object_tells(
     scene: Scene, kind: str
 ) -> None:
-    document = {**deployment("d", 3), "kind": kind}
-    labels = {"app": "d", "a.example.com/b": ""}
-    document["spec"]["selector"] = {"matchLabels": labels}
-    document["spec"]["template"]["metadata"] = {"labels": labels}
-    place = "--namespace", scene.namespace
-    scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
+    scene.make(labelled(kind, {"app": "d", "a.example.com/b": ""}, replicas=3))
     apps = Kind("apps", kind, f"{kind.lower()}s", "v1")
 
     (listed,) = (await scene.api.list(apps, scene.namespace)).manifests
@@ -676,17 +666,9 @@ async def test_the_scale_subresource_is_what_the_watched_object_tells(
 
 async def test_pods_are_listed_and_watched(scene: Scene) -> None:
     listing = await scene.api.list(POD, scene.namespace)
-    containers = [{"name": "engine", "image": "example.com/engine"}]
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": containers},
-    }
-    for document in (account, pod):
-        place = "--namespace", scene.namespace
-        scene.control_plane.kubectl("create", *place, "-f", "-", input=json.dumps(document))
+    spec = {"containers": [{"name": "engine", "image": "example.com/engine"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    scene.make(ACCOUNT, pod)
     async with aclosing(scene.api.watch(POD, scene.namespace, listing.version)) as changes:
         first = await anext(changes)
 
@@ -697,16 +679,12 @@ async def test_pods_are_listed_and_watched(scene: Scene) -> None:
 
 
 async def test_many_pods_are_listed_page_by_page_with_what_is_read_of_them(scene: Scene) -> None:
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     cards = {"nvidia.com/gpu": "1"}
     engine = {"name": "engine", "image": "example.com/engine", "env": [{"name": "A"}]}
     sidecar = {"name": "sidecar", "image": "example.com/sidecar"}  # takes no cards
     containers = [{**engine, "resources": {"limits": cards}}, sidecar]
     header = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}}
-    pods = [{**header, "metadata": {"name": f"p{number}"}} for number in range(5)]
-    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": [account, *pods]})
-    place = "--namespace", scene.namespace
-    scene.control_plane.kubectl("create", *place, "-f", "-", input=document)
+    scene.make(ACCOUNT, *({**header, "metadata": {"name": f"p{n}"}} for n in range(5)))
 
     async with connected(scene.control_plane.kubeconfig, lambda: NOW, page_size=2) as api:
         listing = await api.list(POD, scene.namespace)

@@ -131,12 +131,12 @@ def test_an_object_without_a_spec_is_accepted_but_cannot_be_read(
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused["case"])
 def test_a_bad_object_is_refused_with_the_name_of_the_field(
-    control_plane: ControlPlane, namespace: str, refused: Manifest
+    control_plane: ControlPlane, refused: Manifest
 ) -> None:
     bad = manifest(refused["kind"], "bad", spec=refused["spec"])
 
     with pytest.raises(ApiError) as answer:
-        create(control_plane, namespace, bad)
+        create(control_plane, "default", bad)
 
     assert f"{refused['field']}: " in str(answer.value)
     assert refused.get("because", "") in str(answer.value)

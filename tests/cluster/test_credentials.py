@@ -24,6 +24,7 @@ from tests.plugin import Plugin
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
 GOOD_S = 20
+LASTS_S = 90
 LEEWAY_S = 60
 """For so long the API server takes a token that has expired."""
 
@@ -120,16 +121,9 @@ def tokens(control_plane: ControlPlane, namespace: str) -> Iterator[Tokens]:
 
 @pytest.mark.extended
 @pytest.mark.minutes
-@pytest.mark.parametrize(
-    ("said_s", "lasts_s"), [(GOOD_S, 300), (3600, 90)], ids=["expires", "is revoked"]
-)
+@pytest.mark.parametrize("said_s", [GOOD_S, 3600], ids=["expires", "is revoked"])
 def test_nobody_is_refused_for_long_where_credentials_end_after_20_s(
-    said_s: int,
-    lasts_s: int,
-    scene: Scene,
-    tokens: Tokens,
-    operator: StartOperator,
-    tmp_path: Path,
+    said_s: int, scene: Scene, tokens: Tokens, operator: StartOperator, tmp_path: Path
 ) -> None:
     plane, namespace = scene.control_plane, scene.namespace
     scene.apply_sample("fleet")
@@ -145,9 +139,9 @@ def test_nobody_is_refused_for_long_where_credentials_end_after_20_s(
             console(kubeconfig, namespace, tmp_path / "log") as opened,
         ):
             began, has_restarted = time.monotonic(), False
-            while time.monotonic() < began + lasts_s:
+            while time.monotonic() < began + LASTS_S:
                 rounds += 1
-                if not has_restarted and time.monotonic() > began + lasts_s / 2:
+                if not has_restarted and time.monotonic() > began + LASTS_S / 2:
                     plane.stop_api_server()
                     plane.start_api_server()
                     has_restarted = True
@@ -157,26 +151,24 @@ def test_nobody_is_refused_for_long_where_credentials_end_after_20_s(
                     lambda: current(opened.text("/?format=json"), name),
                     lambda shown, wanted=wanted: f": {wanted}" in shown,  # type: ignore[misc]  # a default
                     "the console shows it",
-                    30,
                 )
-                scene.request("fleet")
-                scene.wait_until_done("fleet")
+                scene.optimize("fleet")
                 time.sleep(7)  # the time in which credentials end is the subject
-            shown = terminal.shown
+            shown, seconds = terminal.shown, time.monotonic() - began
 
     calls = (tmp_path / "calls").read_text().count("\n")
-    print(f"{rounds} rounds in {lasts_s} s, {calls} calls of the plugin")
+    print(f"{rounds} rounds in {seconds:.0f} s, {calls} calls of the plugin")
     print("\n".join(line for line in process.log.splitlines() if "credentials" in line))
     assert "HTTP 401" not in process.log
     assert "HTTP 401" not in shown
     assert process.log.count("loaded anew, as they expire") == 1
-    assert lasts_s / 20 < calls < 3 * lasts_s / 10  # of three processes, two of which ask rarely
+    assert seconds / 20 < calls < 3 * seconds / 10  # of three processes, two of which ask rarely
 
 
 def follow(scene: Scene, terminal: Terminal, name: str, replicas: int) -> None:
     """Change what runs of a Server, and wait until the terminal shows it."""
     change = {"spec": {"currentAlloc": {"numReplicas": replicas}}}
-    scene.control_plane.patch("server", name, change, scene.namespace)
+    scene.patch("server", name, change)
     terminal.wait_for(f"{name} .*{replicas} x A100")
 
 

@@ -51,7 +51,6 @@ class Started:
 
     @property
     def output(self) -> str:
-        """What it has printed."""
         return self._output.read_text()
 
     def has_reached(self, moment: str) -> bool:
@@ -90,7 +89,6 @@ def _running() -> Iterator[tuple[str, bytes]]:
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
-    """A day that begins."""
     day = Started(tmp_path)
     yield day
     day.kill()

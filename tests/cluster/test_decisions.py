@@ -11,7 +11,6 @@ import pytest
 from tests.cluster.scene import EVERY, Manifest, Scene, condition, decided, mode_called
 from tests.conftest import new_namespace
 from tests.controlplane import ControlPlane
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 
 Servers = dict[str, Manifest]
@@ -52,7 +51,6 @@ class Answers:
 
 @pytest.fixture(scope="module", params=EVERY)
 def answers(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Answers]:
-    """All answers of an operator."""
     request.getfixturevalue("crds_installed")
     with (
         new_namespace(control_plane) as namespace,
@@ -61,16 +59,8 @@ def answers(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iter
         scene = Scene(control_plane, namespace)
         scene.apply_sample("small")
         before = scene.servers()
-        process = OperatorProcess(
-            control_plane.processes,
-            f"operator-{namespace}",
-            control_plane.kubeconfig,
-            namespace,
-            mode.environment,
-            command=None,
-        )
+        process = scene.start_operator(f"operator-{namespace}", **mode.environment)
         try:
-            process.wait_until_ready()
             yield answers_of(scene, before)
         finally:
             process.stop()
@@ -79,7 +69,7 @@ def answers(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iter
 def answers_of(scene: Scene, before: Servers) -> Answers:
     """Ask in turn; the sample is in the namespace, and an operator at work."""
     first, optimizer = asked(scene), scene.optimizer("inferno")
-    table = scene.control_plane.kubectl("get", "servers", "--namespace", scene.namespace).stdout
+    table = scene.kubectl("get", "servers")
     events = wait_until(
         lambda: scene.events("Allocated"), lambda found: len(found) >= len(first), "events"
     )
@@ -114,7 +104,7 @@ def asked(scene: Scene) -> Servers:
 
 
 def change(scene: Scene, kind: str, name: str, spec: Manifest) -> None:
-    scene.control_plane.patch(kind, name, {"spec": spec}, scene.namespace)
+    scene.patch(kind, name, {"spec": spec})
 
 
 def test_a_sample_and_a_merge_patch_are_all_that_it_takes(answers: Answers) -> None:

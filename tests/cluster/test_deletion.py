@@ -25,7 +25,6 @@ from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.deployment.make import Make
 from tests.reference.shown import run, shown
-from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -59,9 +58,8 @@ def is_gone(control_plane: ControlPlane, resource: str, name: str, namespace: st
 
 
 def delete(scene: Scene, *what: str) -> None:
-    """Delete and wait until it is gone; kubectl fails after a minute."""
-    arguments = ["--namespace", scene.namespace]
-    scene.control_plane.kubectl("delete", *what, *arguments)
+    """Delete and wait until it is gone."""
+    scene.kubectl("delete", *what)
 
 
 @in_every_mode
@@ -71,8 +69,7 @@ def test_objects_are_held_in_one_mode_only_and_can_be_deleted_in_all(
     del controller_manager
     scene.apply_sample("small")
     in_mode(operator, mode.environment)()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
     scene.wait_until_held(mode)
 
     delete(scene, "inferno", "--all")
@@ -129,16 +126,15 @@ def test_an_operator_that_ends_lets_go_of_everything(
     delete(scene, "inferno", "--all")
 
 
-@pytest.mark.parametrize("mode", [MODES[0], *extended(*MODES[1:3])], indirect=True)
+@pytest.mark.parametrize("mode", [MODES[0]], indirect=True)
 def test_what_another_mode_left_is_taken_off_at_the_start(
     scene: Scene, operator: StartOperator, holding: Mode, mode: Mode
 ) -> None:
     process = start_and_hold(scene, operator, holding)
     process.kill()
     left = {"metadata": {"finalizers": [FINALIZER, "example.com/other"]}}
-    scene.control_plane.patch("optimizer", "inferno", left, scene.namespace)
-    arguments = ["--namespace", scene.namespace, "--wait=false"]
-    scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
+    scene.patch("optimizer", "inferno", left)
+    scene.kubectl("delete", "server", "free-granite-13b", "--wait=false")
     assert any(scene.finalizers().values())
 
     in_mode(operator, mode.environment)()
@@ -149,9 +145,7 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
         "only the finalizers of others",
     )
     assert is_gone(scene.control_plane, "server", "free-granite-13b", scene.namespace)
-    scene.control_plane.patch(
-        "optimizer", "inferno", {"metadata": {"finalizers": None}}, scene.namespace
-    )
+    scene.patch("optimizer", "inferno", {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.extended
@@ -182,8 +176,7 @@ def test_the_definitions_can_be_deleted_while_the_operator_is_at_work(
 
     process.check_running()
     scene.apply_sample("small")
-    scene.request("inferno")
-    optimizer = scene.wait_until_done("inferno")
+    optimizer = scene.optimize()
     assert optimizer["status"]["lastOptimization"]["allocated"] == 2
 
 
@@ -192,12 +185,12 @@ def test_an_operator_at_work_keeps_objects_whose_definitions_are_deleted(
     scene: Scene, operator: StartOperator, holding: Mode
 ) -> None:
     process = start_and_hold(scene, operator, holding)
-    held = ("accelerators,capacities,models,servers,serviceclasses", scene.namespace)
-    before = scene.control_plane.items(*held)
+    held = "accelerators,capacities,models,servers,serviceclasses"
+    before = scene.items(held)
     scene.control_plane.kubectl("delete", "--filename", ROOT / "crds", "--wait=false")
     wait_until(lambda: process.log, lambda log: "run 'make release'" in log, "advice")
 
-    assert len(scene.control_plane.items(*held)) == len(before)
+    assert len(scene.items(held)) == len(before)
 
 
 def leave_behind(scene: Scene) -> None:
@@ -206,7 +199,7 @@ def leave_behind(scene: Scene) -> None:
     finalizers = {"metadata": {"finalizers": [FINALIZER]}}
     for place in scene.finalizers():
         kind, _, name = place.partition("/")
-        scene.control_plane.patch(kind, name, finalizers, scene.namespace)
+        scene.patch(kind, name, finalizers)
     scene.control_plane.kubectl("delete", "--filename", ROOT / "crds", "--wait=false")
     wait_until(
         lambda: scene.optimizer("inferno")["metadata"],
@@ -254,7 +247,7 @@ def do_as_troubleshooting_says(scene: Scene, folder: Path) -> None:
 
 
 def objects_of(scene: Scene) -> list[Manifest]:
-    return scene.control_plane.items("inferno", scene.namespace)
+    return scene.items("inferno")
 
 
 def specs_of(scene: Scene) -> dict[tuple[str, str], Manifest]:

@@ -1,26 +1,31 @@
-"""A node is drained with kubectl while a Server moves: nothing else is taken away for it."""
+"""A node is drained with kubectl while a Server moves: nothing else is taken away for it.
 
+Also where a PodDisruptionBudget allows no eviction: replicas move all the same, and the drain ends.
+"""
+
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.cluster.kubelet import Scheduler, Witness, running_pods
 from tests.cluster.machines import KINDS, machines
-from tests.cluster.scene import Manifest, Scene
+from tests.cluster.scene import ACCOUNT, Manifest, Scene, accelerator
 from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
+from tests.controlplane.cluster import DEPLOYMENTS
 from tests.controlplane.deployments import deployment
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.unit.operator import objects
 
-pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
+pytestmark = pytest.mark.usefixtures("crds_installed")
 
 NEEDED = {"chat": 4, "mail": 2}
 """Replicas that the loads take; each has one card."""
-
-ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
 
 TYPES = {"left": "L4", "other": "L4", "goal": "H100"}
 """Cards of the nodes: of those that chat leaves, and of the one that it goes to."""
@@ -41,12 +46,6 @@ def server(name: str, **spec: object) -> Manifest:
     workloads = [{"accelerator": a, "name": f"{name}-{a.lower()}"} for a in ("L4", "H100")]
     runs = objects.running(NEEDED[name], NEEDED[name], "L4")
     return objects.server(name, spec={"workloads": workloads, "currentAlloc": runs, **spec})
-
-
-def accelerator(name: str, cost: float) -> Manifest:
-    return objects.manifest(
-        "Accelerator", {"name": name, "type": name, "cost": cost}, name=name.lower()
-    )
 
 
 def fleet() -> Iterator[Manifest]:
@@ -101,7 +100,7 @@ def scheduled(scene: Scene) -> Iterator[Placed]:
 
 def ready(scene: Scene) -> dict[str, int]:
     """Ready replicas by Deployment, without those that have none."""
-    found = scene.control_plane.items("deployments", scene.namespace)
+    found = scene.items("deployments")
     counts = {d["metadata"]["name"]: d["status"].get("readyReplicas", 0) for d in found}
     return {name: count for name, count in counts.items() if count}
 
@@ -111,8 +110,7 @@ def is_ready(scene: Scene, **expected: int) -> Callable[[], bool]:
     wanted = {name.replace("_", "-"): count for name, count in expected.items()}
 
     def asked() -> dict[str, int]:
-        found = scene.control_plane.items("deployments", scene.namespace)
-        return {d["metadata"]["name"]: n for d in found if (n := d["spec"]["replicas"])}
+        return {name: count for name, count in scene.replicas().items() if count}
 
     return lambda: ready(scene) == wanted == asked()
 
@@ -123,11 +121,11 @@ def wait_until_half_moved(scene: Scene, operator: StartOperator, witness: Witnes
     operator()
     scene.wait_for_words("chat", "Actuated", "4 x L4")
     witness.need(NEEDED)
-    cheap = {"spec": {"cost": 1}}
-    scene.control_plane.patch("accelerator", "h100", cheap, scene.namespace)
+    scene.patch("accelerator", "h100", {"spec": {"cost": 1}})
     scene.wait_for_words("chat", "Actuated", "4 x L4 (0 wanted) + 1 x H100 (4 wanted)")
 
 
+@pytest.mark.usefixtures("deployment_controllers")
 @pytest.mark.parametrize(
     ("drained", "end"),
     [
@@ -147,9 +145,61 @@ def test_a_node_that_is_drained_in_the_middle_of_a_move(
     with scheduled(scene) as placed:
         scene.apply(*fleet())
         wait_until_half_moved(scene, operator, placed.witness)
-        options = ("--force", "--ignore-daemonsets", "--timeout=60s")
+        options = ("--force", "--ignore-daemonsets", f"--timeout={PATIENCE_S:.0f}s")
         plane.kubectl("drain", node(scene, drained), *options)
         placed.go_on()
-        wait_until(is_ready(scene, **end), bool, "the end of the move", PATIENCE_S)
+        wait_until(is_ready(scene, **end), bool, "the end of the move")
+
+    assert placed.witness.broken == []
+
+
+@pytest.fixture
+def budget_controllers(control_plane: ControlPlane) -> Iterator[None]:
+    """Deployments have pods, and budgets say how many of them may be evicted."""
+    control_plane.start_controller_manager(f"{DEPLOYMENTS},disruption-controller")
+    yield
+    control_plane.stop_controller_manager()
+
+
+def budget(application: str) -> Manifest:
+    """No pod of an application may be evicted."""
+    selector = {"matchLabels": {"app": application}}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": application},
+        "spec": {"maxUnavailable": 0, "selector": selector},
+    }
+
+
+@contextmanager
+def draining(plane: ControlPlane, name: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Drain a node; what kubectl complains of is in the log as soon as it does."""
+    options = ("--force", "--ignore-daemonsets", f"--timeout={PATIENCE_S:.0f}s")
+    program = (str(plane.kubectl_program), "--kubeconfig", str(plane.kubeconfig))
+    with (
+        log.open("w") as said,
+        subprocess.Popen([*program, "drain", name, *options], stderr=said) as drain,
+    ):
+        yield drain
+        drain.kill()  # if it has not ended
+
+
+@pytest.mark.extended
+@pytest.mark.usefixtures("budget_controllers")
+def test_a_drain_that_a_budget_forbids_ends_when_the_server_has_moved(
+    scene: Scene, operator: StartOperator, tmp_path: Path
+) -> None:
+    """A reduction is no eviction: the move is not held up, and nobody loses a replica for it."""
+    log, forbids = tmp_path / "log", "violate the pod's disruption budget"
+    with scheduled(scene) as placed:
+        scene.apply(*fleet(), budget("chat-l4"), budget("chat-h100"))
+        wait_until_half_moved(scene, operator, placed.witness)
+        with draining(scene.control_plane, node(scene, "left"), log) as drain:
+            wait_until(log.read_text, lambda said: forbids in said, "a refusal")
+            placed.go_on()
+            wait_until(is_ready(scene, chat_h100=4, mail_l4=2), bool, "the end of the move")
+
+            assert drain.wait(PATIENCE_S) == 0, log.read_text()
 
     assert placed.witness.broken == []

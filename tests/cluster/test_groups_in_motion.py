@@ -8,160 +8,108 @@ import pytest
 
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.role_pods import objects_of, of_leader_worker_set, running_roles
-from tests.cluster.scene import Scene, condition
-from tests.conftest import ROOT, StartOperator
+from tests.cluster.scene import ACCOUNT, Scene, accelerator, counted
+from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.unit.operator import objects
 
 Manifest = dict[str, Any]
 
-pytestmark = pytest.mark.usefixtures("crds_installed", "definitions")
+pytestmark = pytest.mark.usefixtures("crds_installed", "groups_installed")
 
 PODS = 2
 """Pods of a replica; each has a card."""
 
 CARDS = {"A": 12, "B": 12}
+KIND = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 SETS = ("s-a", "s-b", "t-a")
-
-
-@pytest.fixture(scope="module")
-def definitions(control_plane: ControlPlane) -> None:
-    """LeaderWorkerSets are served."""
-    control_plane.install_crds(ROOT / "tests/data/workloads")
 
 
 def hpa(name: str, target: str) -> Manifest:
     """The HorizontalPodAutoscaler that KEDA makes of a ScaledObject."""
-    kind = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
     owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": name, "uid": "u"}
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": f"keda-hpa-{name}", "ownerReferences": [owner]},
-        "spec": {"maxReplicas": 9, "scaleTargetRef": {**kind, "name": target}},
+        "spec": {"maxReplicas": 9, "scaleTargetRef": {**KIND, "name": target}},
     }
 
 
 def workload(accelerator: str, name: str) -> Manifest:
-    kind = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
-    return {"accelerator": accelerator, **kind, "name": name}
-
-
-class Life:
-    """Server `s` on accelerators A and B, and an operator that is killed again and again."""
-
-    def __init__(self, scene: Scene, start: StartOperator, witness: Witness) -> None:
-        self.scene, self.witness = scene, witness
-        self._start, self._operator = start, start()
-        self._chance = Random(1)  # noqa: S311 - the same moments each run
-
-    def kill(self, times: int = 2) -> None:
-        """Kill the operator with -9 at some moments; another one begins each time."""
-        for _ in range(times):
-            self.witness.pause(self._chance.uniform(0.1, 1.0))
-            self._operator.kill()
-            self._operator = self._start()
-
-    def load(self, replicas: int) -> None:
-        """Have a load that takes so many replicas, and a decision for it."""
-        load = objects.running(0, replicas)["load"]
-        self.patch("server", "s", {"spec": {"currentAlloc": {"load": load}}})
-        self.ask()
-
-    def ask(self) -> None:
-        self.scene.request("inferno")
-        self.scene.wait_until_done("inferno")
-
-    def patch(self, resource: str, name: str, body: Manifest) -> None:
-        self.scene.control_plane.patch(resource, name, body, self.scene.namespace)
-
-    def wait_for(self, reason: str, text: str, name: str = "s") -> Manifest:
-        """Wait until a Server says this; returns the Server."""
-
-        def told(server: Manifest) -> bool:
-            found = condition(server, "Actuated")
-            return found.get("reason") == reason and text in found["message"]
-
-        return self.scene.control_plane.wait_for("server", name, told, self.scene.namespace)
-
-    def replicas(self, name: str) -> int:
-        found = self.scene.control_plane.get("leaderworkerset", name, self.scene.namespace)
-        replicas: int = found["spec"]["replicas"]
-        return replicas
+    return {"accelerator": accelerator, **KIND, "name": name}
 
 
 @pytest.fixture
-def life(control_plane: ControlPlane, scene: Scene, operator: StartOperator) -> Iterator[Life]:
-    """Two replicas of `s` on A, and one of `t`, whose ScaledObject has no more."""
+def witness(control_plane: ControlPlane, scene: Scene) -> Iterator[Witness]:
+    """Servers `s` on A or B, and `t` with one replica, whose ScaledObject has no more."""
     sets = [of_leader_worker_set(name, PODS) for name in SETS]
-    data = [{**objects.performance(name), "accCount": PODS} for name in CARDS]
-    accelerators = [
-        objects.manifest("Accelerator", {"name": n, "type": n, "cost": c}, name=n.lower())
-        for n, c in (("A", 10), ("B", 20))
-    ]
-    counts = [{"type": name, "count": count} for name, count in CARDS.items()]
     found = list(objects_of(sets))
     found[-1]["spec"]["replicas"] = 1
     scene.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+        ACCOUNT,
         *found,
         hpa("t", "t-a"),
-        *accelerators,
-        objects.model("M", data),
+        accelerator("A"),
+        accelerator("B", cost=20),
+        objects.model("M", [{**objects.performance(name), "accCount": PODS} for name in CARDS]),
         objects.service_class(),
-        objects.manifest("Capacity", {"count": counts}, name="cards"),
+        counted(**CARDS),
         objects.server("S", 2, {"workloads": [workload("A", "s-a"), workload("B", "s-b")]}),
         objects.server("T", 2, {"workloads": [workload("A", "t-a")]}),
-        objects.optimizer(optimize=True, name="inferno"),
+        objects.optimizer(),
     )
     with (
         running_roles(control_plane.kubeconfig, scene.namespace, sets),
         running_pods(control_plane.kubeconfig, scene.namespace, CARDS) as witness,
     ):
-        life = Life(scene, operator, witness)
-        life.wait_for("Actuated", "2 x A")
-        yield life
+        yield witness
 
 
 @pytest.mark.extended
-def test_groups_follow_and_nothing_that_is_needed_goes(life: Life) -> None:
-    told = life.wait_for("ForeignWriter", "ScaledObject 't'", "t")
+def test_groups_follow_and_nothing_that_is_needed_goes(
+    scene: Scene, operator: StartOperator, witness: Witness
+) -> None:
+    running = [operator()]
+    chance = Random(1)  # noqa: S311 - the same moments each run
+
+    def load(replicas: int) -> None:
+        """Have a load that takes so many replicas, and a decision for it."""
+        body = {"currentAlloc": {"load": objects.running(0, replicas)["load"]}}
+        scene.patch("server", "s", {"spec": body})
+        scene.optimize()
+
+    def kill(times: int) -> None:
+        """Kill the operator with -9 at some moments; another one begins each time."""
+        for _ in range(times):
+            witness.pause(chance.uniform(0.1, 1.0))
+            running.pop().kill()
+            running.append(operator())
+
+    scene.wait_for_actuated("Actuated", "2 x A")
+    told = scene.wait_for_actuated("ForeignWriter", "ScaledObject 't'", "t")
     assert told["spec"]["currentAlloc"]["numReplicas"] == 1
 
-    life.witness.need({"s": 2, "t": 1})
-    life.load(4)
-    life.kill()
-    life.wait_for("Actuated", "4 x A")
+    witness.need({"s": 2, "t": 1})
+    load(4)
+    kill(2)
+    scene.wait_for_actuated("Actuated", "4 x A")
 
-    life.witness.need({"s": 4, "t": 1})
-    life.load(5)  # too many for A
-    life.kill()
-    life.wait_for("Actuated", "5 x B")
+    witness.need({"s": 4, "t": 1})
+    load(5)  # too many for A
+    kill(2)
+    scene.wait_for_actuated("Actuated", "5 x B")
 
-    life.witness.need({"s": 4, "t": 1})
-    mistyped = [workload("A", "s-a"), workload("8", "s-b")]
-    life.patch("server", "s", {"spec": {"workloads": mistyped}})
-    life.ask()
-    life.wait_for("Held", "")
-    life.patch("server", "s", {"spec": {"workloads": [workload("A", "s-a"), workload("B", "s-b")]}})
-    life.load(5)
-    life.load(4)
-    life.kill(1)
-    life.wait_for("Actuated", "4 x A")
+    witness.need({"s": 4, "t": 1})
+    right, mistyped = ([workload("A", "s-a"), workload(name, "s-b")] for name in ("B", "8"))
+    scene.patch("server", "s", {"spec": {"workloads": mistyped}})
+    scene.optimize()
+    scene.wait_for_actuated("Held")
+    scene.patch("server", "s", {"spec": {"workloads": right}})
+    load(5)
+    load(4)
+    kill(1)
+    scene.wait_for_actuated("Actuated", "4 x A")
 
-    assert life.witness.broken == []
-    assert (life.replicas("s-a"), life.replicas("s-b"), life.replicas("t-a")) == (4, 0, 1)
-
-
-@pytest.mark.extended
-def test_a_set_that_is_deleted_and_created_again_gets_its_replicas_back(life: Life) -> None:
-    plane, namespace = life.scene.control_plane, life.scene.namespace
-    plane.kubectl("delete", "leaderworkerset", "s-a", "--namespace", namespace)
-    life.wait_for("NotFound", "'s-a' does not exist")
-    life.kill(1)
-
-    life.scene.apply(*objects_of([of_leader_worker_set("s-a", PODS)]))
-    life.wait_for("Actuated", "2 x A")
-
-    assert life.replicas("s-a") == 2
-    assert life.witness.broken == []
+    assert witness.broken == []
+    assert scene.replicas("leaderworkersets") == {"s-a": 4, "s-b": 0, "t-a": 1}

@@ -22,7 +22,6 @@ from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.plugin import Plugin
 from tests.screens import FOLDER, TIME_LIMIT_S, make_screens
-from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -38,13 +37,11 @@ CLOSED_PORT = {"INFERNO_HOST": "127.0.0.1", "INFERNO_PORT": "1"}
 
 @pytest.fixture
 def plugin(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Plugin:
-    """The plugin, at home in the test's namespace."""
     return Plugin(control_plane, namespace, tmp_path)
 
 
 @pytest.fixture
 def fleet(scene: Scene) -> Scene:
-    """The fleet sample."""
     scene.apply_sample("fleet")
     return scene
 
@@ -60,11 +57,6 @@ def refusal(plugin: Plugin, *arguments: str | Path, status: int) -> str:
 
 def document(plugin: Plugin, *arguments: str) -> Any:  # noqa: ANN401 - JSON
     return json.loads(plugin.output(*arguments, "-o", "json"))
-
-
-def versions(scene: Scene) -> dict[str, str]:
-    items = scene.control_plane.items("inferno", scene.namespace)
-    return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in items}
 
 
 def decisions(scene: Scene) -> dict[str, Any]:
@@ -98,44 +90,20 @@ def test_a_plan_is_what_the_operator_then_writes(
 def test_a_plan_writes_nothing_and_needs_no_right_to(
     fleet: Scene, control_plane: ControlPlane, namespace: str, plugin: Plugin
 ) -> None:
-    control_plane.kubectl("create", "serviceaccount", "reader", "--namespace", namespace)
+    fleet.kubectl("create", "serviceaccount", "reader")
     control_plane.kubectl("apply", "--namespace", namespace, "-f", "-", input=READER)
-    control_plane.kubectl(
-        *("create", "rolebinding", "reader", "--namespace", namespace),
-        *("--role=reader", f"--serviceaccount={namespace}:reader"),
-    )
+    account = f"--serviceaccount={namespace}:reader"
+    fleet.kubectl("create", "rolebinding", "reader", "--role=reader", account)
     kubeconfig = control_plane.service_account_kubeconfig(namespace, "reader")
-    before = versions(fleet)
+    before = fleet.versions("inferno")
 
     plan = plugin.output("plan", "--kubeconfig", kubeconfig, "-n", namespace)
 
     assert "20 of 20 servers would change" in plan
-    assert versions(fleet) == before
+    assert fleet.versions("inferno") == before
     assert "cannot patch resource" in refusal(
         plugin, "optimize", "--kubeconfig", kubeconfig, "-n", namespace, status=1
     )
-
-
-@pytest.mark.extended
-def test_a_plan_answers_what_if(fleet: Scene, plugin: Plugin) -> None:
-    change = "capacity.MI300X=0"
-
-    plan = document(plugin, "plan", "fleet", "--set", change)
-
-    assert plan["changes"] == [change]
-    assert not any(
-        "MI300X" in item["planned"]["accelerator"] for item in plan["servers"] if "planned" in item
-    )
-    assert fleet.optimizer("fleet")["spec"]["optimize"] is False
-
-
-def test_a_plan_names_who_gets_nothing_and_why(scene: Scene, plugin: Plugin) -> None:
-    scene.apply_sample("troubles")
-
-    plan = plugin.output("plan")
-
-    assert "\nunattainable-slo: slo-itl of 5 ms is out of reach" in plan
-    assert "\nno-capacity: not enough cards: " in plan
 
 
 def test_a_request_changes_exactly_one_field(fleet: Scene, plugin: Plugin) -> None:
@@ -166,7 +134,7 @@ def test_waiting_tells_that_a_plan_waits_and_how_to_approve_it(
 ) -> None:
     scene.apply_sample("small")
     mode = {"spec": {"mode": "Approve"}}
-    scene.control_plane.patch("optimizer", "inferno", mode, scene.namespace)
+    scene.patch("optimizer", "inferno", mode)
     operator()
 
     last = plugin.output("optimize", "--wait").splitlines()[-1]
@@ -176,9 +144,8 @@ def test_waiting_tells_that_a_plan_waits_and_how_to_approve_it(
 
     assert last.startswith("Plan inferno-1 waits for approval: 2 Servers change; cost 360.00 -> ")
     assert asked_again["waiting"] == ["inferno-1"]
-    where = ("plan.inferno.platform.ai/inferno-1", "--namespace", scene.namespace)
     done = ("--for=jsonpath={.status.phase}=Written", f"--timeout={PATIENCE_S:g}s")
-    scene.control_plane.kubectl("wait", *where, *done)
+    scene.kubectl("wait", "plan.inferno.platform.ai/inferno-1", *done)
 
 
 def test_a_failure_is_told_as_the_operator_tells_it(
@@ -218,7 +185,7 @@ def test_a_request_that_somebody_withdraws_is_not_waited_for(fleet: Scene, plugi
     process = waiting(plugin)
     wait_until(lambda: fleet.optimizer("fleet")["spec"]["optimize"], bool, "the request")
     no = {"spec": {"optimize": False}}
-    fleet.control_plane.patch("optimizer", "fleet", no, fleet.namespace)
+    fleet.patch("optimizer", "fleet", no)
     _, errors = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 1
@@ -251,14 +218,6 @@ def test_explain_shows_options_remedies_and_conditions(
     assert re.search(r"\nReady +False +NoCapacity +\d+s +not enough cards", text)
 
 
-@pytest.mark.usefixtures("fleet")
-@pytest.mark.parametrize("name", ["premium-llama-70b", *extended("Premium-llama_70b")])
-def test_explain_knows_a_server_by_either_of_its_names(plugin: Plugin, name: str) -> None:
-    best, *_ = document(plugin, "explain", name)["options"]
-
-    assert (best["accelerator"], best["numReplicas"]) == ("4xMI250", 2)
-
-
 def test_json_and_yaml_of_top_say_the_same(fleet: Scene, plugin: Plugin) -> None:
     as_yaml = yaml.safe_load(plugin.output("top", "-o", "yaml"))
 
@@ -267,10 +226,10 @@ def test_json_and_yaml_of_top_say_the_same(fleet: Scene, plugin: Plugin) -> None
 
 
 @contextmanager
-def on_terminal(plugin: Plugin, *arguments: str, lines: int = 60) -> Iterator["Terminal"]:
-    """Run the plugin on a terminal of its own, with so many lines."""
+def on_terminal(plugin: Plugin, *arguments: str) -> Iterator["Terminal"]:
+    """Run the plugin on a terminal of its own."""
     screen, inside = pty.openpty()
-    size = {"COLUMNS": "200", "LINES": str(lines), "TERM": "xterm"}
+    size = {"COLUMNS": "200", "LINES": "60", "TERM": "xterm"}
     process = subprocess.Popen(
         plugin.command(*arguments),
         env={**plugin.environment, **size},
@@ -314,11 +273,9 @@ def test_top_follows_what_happens_until_ctrl_c(fleet: Scene, plugin: Plugin) -> 
     with on_terminal(plugin, "top", "--watch", "--interval", "0.2") as terminal:
         terminal.wait_for("premium-mistral-7b .*3 x A100")
         replicas = {"spec": {"currentAlloc": {"numReplicas": 17}}}
-        fleet.control_plane.patch("server", "premium-mistral-7b", replicas, fleet.namespace)
+        fleet.patch("server", "premium-mistral-7b", replicas)
         terminal.wait_for("premium-mistral-7b .*17 x A100")
-        fleet.control_plane.kubectl(
-            "delete", "server", "premium-mistral-7b", "--namespace", fleet.namespace
-        )
+        fleet.kubectl("delete", "server", "premium-mistral-7b")
         terminal.wait_for("of 19 servers")
 
         assert terminal.end() == 0
@@ -329,7 +286,7 @@ def test_top_follows_what_happens_until_ctrl_c(fleet: Scene, plugin: Plugin) -> 
 def label(fleet: Scene, *servers: str) -> None:
     for server in servers:
         labels = {"metadata": {"labels": {"team": "search"}}}
-        fleet.control_plane.patch("server", server, labels, fleet.namespace)
+        fleet.patch("server", server, labels)
 
 
 def test_top_shows_the_servers_with_labels(fleet: Scene, plugin: Plugin) -> None:
@@ -345,18 +302,6 @@ def test_top_shows_the_servers_with_labels(fleet: Scene, plugin: Plugin) -> None
     assert chosen["capacity"] == cards
     said = refusal(plugin, "top", "--selector", "team in", status=1)
     assert "servers with team in" in said
-
-
-@pytest.mark.usefixtures("fleet")
-def test_top_shows_the_servers_that_are_asked_for(plugin: Plugin) -> None:
-    chosen = document(plugin, "top", "--class", "premium", "--model", "mistral_7b")
-
-    assert [server["name"] for server in chosen["servers"]] == [
-        "premium-mistral-7b",
-        "premium-mistral-7b-long",
-    ]
-    said = refusal(plugin, "top", "--class", "premum", status=2)
-    assert "did you mean Premium" in said
 
 
 @pytest.mark.extended
@@ -377,65 +322,6 @@ def test_top_follows_labels_also_while_the_api_server_is_away(
         terminal.wait_for("of 3 servers")
 
         assert terminal.end() == 0
-
-
-@pytest.mark.extended
-def test_top_on_a_small_screen_says_how_many_servers_it_leaves_out(
-    fleet: Scene, plugin: Plugin
-) -> None:
-    with on_terminal(plugin, "top", lines=20) as terminal:
-        terminal.wait_for(rf"no room for \d+ of {len(fleet.servers())} servers; --once shows all")
-
-        assert terminal.end() == 0
-
-
-@pytest.mark.extended
-def test_top_says_when_it_may_be_old(
-    control_plane: ControlPlane, fleet: Scene, plugin: Plugin
-) -> None:
-    with on_terminal(plugin, "top", "--interval", "0.2") as terminal:
-        terminal.wait_for("of 20 servers")
-        control_plane.stop_api_server()
-        try:
-            terminal.wait_for("what is shown may be old: .*(?s:.)*of 20 servers")
-        finally:
-            control_plane.start_api_server()
-        replicas = {"spec": {"currentAlloc": {"numReplicas": 17}}}
-        fleet.control_plane.patch("server", "premium-mistral-7b", replicas, fleet.namespace)
-        terminal.wait_for("premium-mistral-7b .*17 x A100")
-
-        assert terminal.end() == 0
-
-
-def test_bad_places_and_names_are_one_line(fleet: Scene, plugin: Plugin, tmp_path: Path) -> None:
-    assert refusal(plugin, "top", "--kubeconfig", tmp_path / "none", status=2).endswith(
-        f"no access to a cluster: there is no kubeconfig {tmp_path / 'none'}"
-    )
-    assert "nobody" in refusal(plugin, "top", "--context", "nobody", status=2)
-    assert refusal(plugin, "plan", "-n", "elsewhere", status=2).endswith(
-        "namespace 'elsewhere' has no Optimizer: create one"
-    )
-    assert refusal(plugin, "-n", "elsewhere", "optimize", status=2).endswith(
-        "namespace 'elsewhere' has no Optimizer: create one"
-    )
-    assert (
-        f"Server {fleet.namespace}/free-granite-13: there is none; did you mean free-granite-13b"
-        in refusal(plugin, "explain", "free-granite-13", status=2)
-    )
-    assert refusal(plugin, "plan", "other", status=2).endswith(
-        f"Optimizer {fleet.namespace}/other: there is none (known: fleet)"
-    )
-
-
-def test_several_optimizers_have_to_be_told_apart(fleet: Scene, plugin: Plugin) -> None:
-    other = fleet.optimizer("fleet")
-    other["metadata"] = {"name": "greedy"}
-    fleet.apply(other)
-
-    assert refusal(plugin, "plan", status=2).endswith(
-        f"namespace {fleet.namespace!r} has several Optimizers: name one of fleet, greedy"
-    )
-    assert document(plugin, "plan", "greedy")["optimizer"] == "greedy"
 
 
 def test_whoever_may_not_look_is_told_what_is_forbidden(

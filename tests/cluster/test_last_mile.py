@@ -32,7 +32,7 @@ def prepare(scene: Scene) -> None:
     scene.apply(account, deployment("chat-a100", 4))
     scene.apply_sample("measured")
     measured = {"spec": {"currentAlloc": {"load": LOAD, "maxBatch": 63}, "measure": None}}
-    scene.control_plane.patch("server", "chat", measured, scene.namespace)
+    scene.patch("server", "chat", measured)
 
     def is_running(manifest: dict[str, object]) -> bool:
         status = manifest.get("status")
@@ -65,7 +65,7 @@ def test_the_last_step_of_the_guide_scales_the_deployment(
             assert done.returncode == 0, f"{command}\n{done.stderr}"
             assert not output or normal(done.stdout) == normal(output), command
         wait_until(
-            lambda: scene.control_plane.get("deployment", "chat-a100", scene.namespace),
+            lambda: scene.get("deployment", "chat-a100"),
             lambda found: found["spec"]["replicas"] == 3,
             "three replicas",
         )

@@ -5,45 +5,30 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.measurement import QueryRecorder
-from inferno_operator.cli.tables.measurement import AskedQuery
-from inferno_operator.controllers.measurement.controller import Context
-from inferno_operator.controllers.measurement.controller import reconcile as measure_servers
 from inferno_operator.controllers.measurement.load import find_load
-from inferno_operator.controllers.measurement.lookahead import Lookahead
-from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
 from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.series_groups import RateWindows
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
-from inferno_operator.resources.observation import observe
-from inferno_operator.runtime.informers import Informers
-from inferno_operator.runtime.prometheus import Prometheus as Client
-from inferno_optimizer.forecast import first_ratio
-from tests.cluster.connection import connected
 from tests.cluster.motion import ENGINES, Mover, PodTimes, manifests, moving
-from tests.cluster.scene import Manifest, Mode, Scene, condition, in_every_mode, in_mode
+from tests.cluster.scene import Manifest, Scene, condition
 from tests.conftest import StartOperator
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
 from tests.engines.clocked import Clocked
 from tests.engines.engine import Engine
-from tests.engines.exposition import Dialect
-from tests.engines.fleet import Fleet, Scrapes, Settings
-from tests.engines.fleet import Server as Simulated
-from tests.engines.history import Change, Scraping, VirtualClock, scraped
+from tests.engines.fleet import Fleet, Settings
+from tests.engines.history import Change, Scraping, scraped
 from tests.engines.prometheus import Access, Prometheus
-from tests.engines.sglang import SGLANG
-from tests.engines.vllm import VLLM, VLLM_OLD
+from tests.engines.vllm import VLLM
 from tests.engines.workload import Uniform, Workload
 from tests.unit.operator.objects import (
     accelerator,
@@ -61,9 +46,6 @@ WINDOWS = RateWindows(short=20, long=40)
 
 ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=16)
 LENGTHS = Workload(Uniform(200, 800), Uniform(50, 150))
-OVERLOAD = 34.0
-"""Requests/s that two replicas cannot serve: they complete about 23."""
-
 PASSWORD = "secret"  # noqa: S105 - of the test's own Prometheus
 BCRYPT = "$2b$04$qQ4FJAUznWjuOPjog/EWT.Q6d4w5OXoZ1SmL8U7if8ehAbtkYRSrO"
 """The hash of the password, as Prometheus wants it."""
@@ -97,11 +79,10 @@ class World:
     def __init__(self, fleet: Fleet, clock: Callable[[], float] = time.time) -> None:
         self.fleet = fleet
         self.clock = clock
-        self.servers: dict[str, Simulated] = {}
 
-    def add(self, name: str, rate: float, dialect: Dialect = VLLM, replicas: int = 2) -> None:
-        settings = Settings(ENGINE, LENGTHS, name, dialect, {"namespace": "prod"})
-        self.servers[name] = self.fleet.add(name, settings, replicas, rate)
+    def add(self, name: str, rate: float, replicas: int = 2) -> None:
+        settings = Settings(ENGINE, LENGTHS, name, VLLM, {"namespace": "prod"})
+        self.fleet.add(name, settings, replicas, rate)
 
     def scrape(self) -> None:
         targets = self.fleet.targets()
@@ -112,15 +93,12 @@ class World:
     ) -> dict[str, Measured]:
         """What one survey finds; nothing is remembered."""
         async with connect(endpoint or PrometheusEndpoint(self.prometheus.url)) as client:
-            survey = self.over(client)
+            clocked = Clocked(client, self.clock())
+            survey = Survey(clocked, read_built_in_sources(), self.clock, WINDOWS)
             results = await survey.ask({Key("prod", n): m for n, m in measures.items()})
         return {
             key.name: judge_reading(r.reading, r.source, None, r.hint) for key, r in results.items()
         }
-
-    def over(self, client: Client) -> Survey:
-        """Ask a client as of the time of the clock."""
-        return Survey(Clocked(client, self.clock()), read_built_in_sources(), self.clock, WINDOWS)
 
     def find(self, name: str, **fields: str) -> Measured:
         """What is found about one server."""
@@ -128,33 +106,6 @@ class World:
 
     def wait(self, name: str, holds: Callable[[Measured], bool], what: str) -> Measured:
         return wait_until(lambda: self.find(name), holds, f"{name} {what}")
-
-
-Events = Mapping[int, Callable[[World], object]]
-"""What happens to simulated servers, and when [s]."""
-
-
-class Past(World):
-    """A world whose past Prometheus has, and in which one looks at any time of it.
-
-    It takes virtual time only. The present is the end of the past.
-    """
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._clock = VirtualClock(fleet.began)
-        super().__init__(fleet, self._clock)
-
-    def go_to(self, second: float) -> None:
-        """Look from a time [s] on."""
-        self._clock.now = self.fleet.began + second
-
-    def first(self, name: str, holds: Callable[[Measured], bool], since: int = 1) -> Measured:
-        """What is found about a server at the first second at which something holds."""
-        for second in range(since, int(self.fleet.now) + 1):
-            self.go_to(second)
-            if holds(found := self.find(name)):
-                return found
-        raise AssertionError(f"it never holds for {name}: {found}")
 
 
 EVERY_SECOND = Scraping(1, 1, ("--query.lookback-delta=2s",))
@@ -166,22 +117,16 @@ def past(
     processes: Processes,
     programs: tuple[Path, Path],
     seconds: int,
-    events: Events,
+    add: Callable[[World], None],
     scraping: Scraping = EVERY_SECOND,
-) -> Iterator[Past]:
-    """Yield servers to which events have happened."""
-    worlds: list[Past] = []
+) -> Iterator[World]:
+    """Yield a world whose past Prometheus has, in virtual time; one looks at its end."""
+    worlds: list[World] = []
 
     def populate(fleet: Fleet) -> Change:
-        world, due = Past(fleet), sorted(events)
-        worlds.append(world)
-
-        def change(now: float) -> None:
-            while due and due[0] <= round(now):
-                events[due.pop(0)](world)
-
-        change(0)
-        return change
+        worlds.append(World(fleet, lambda: fleet.began + seconds))
+        add(worlds[0])
+        return lambda _: None
 
     name = f"past-{time.monotonic_ns()}"
     with scraped(
@@ -193,10 +138,8 @@ def past(
         name=name,
         scraping=scraping,
     ) as prometheus:
-        (world,) = worlds
-        world.prometheus = prometheus
-        world.go_to(seconds)
-        yield world
+        worlds[0].prometheus = prometheus
+        yield worlds[0]
 
 
 def measure(name: str, source: str = "vLLM", **labels: str) -> Measure:
@@ -209,97 +152,6 @@ def programs(prometheus_program: Path, promtool: Path) -> tuple[Path, Path]:
     return prometheus_program, promtool
 
 
-DIALECTS = ((VLLM, "vLLM"), (VLLM_OLD, "vLLM"), (SGLANG, "SGLang"))
-"""What engines tell, and the source that measures it."""
-
-
-def twenty(world: World) -> None:
-    """Add servers with loads from 2 to 34 requests/s."""
-    for number in range(20):
-        rate = OVERLOAD if number % 4 == 0 else 2.0 + number
-        world.add(f"model-{number}", rate, DIALECTS[number % 3][0])
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("crds_installed")
-def test_loads_are_within_5_percent_of_what_is_sent_also_of_overloaded_servers(
-    processes: Processes, programs: tuple[Path, Path], scene: Scene
-) -> None:
-    for number in range(20):
-        name, source = f"model-{number}", DIALECTS[number % 3][1]
-        spec = {"measure": measure(name, source).to_json(), "currentAlloc": None}
-        scene.apply(server(name, spec=spec))
-    end = 2 * WINDOWS.long + 5
-    with past(processes, programs, end, {0: twenty}) as world:
-        asyncio.run(cycle(world, scene))
-        check_loads(world, scene.servers(), end)
-
-
-def check_loads(world: World, stored: Mapping[str, Manifest], end: int) -> None:
-    """What was stored about servers is what was sent to them until a time [s]."""
-    for name, subject in world.servers.items():
-        truth = subject.truth(end - WINDOWS.long, end)
-        recent = subject.truth(end - WINDOWS.short, end)
-        sent = [60 * truth.arrival_rate, 60 * recent.arrival_rate]
-        seen = stored[name]["status"]["measured"]
-        load = stored[name]["spec"]["currentAlloc"]["load"]
-        assert seen["quality"] == "Fresh", seen["message"]
-        assert min(sent) * 0.95 <= seen["arrivalRate"] <= max(sent) * 1.05
-        assert load["arrivalRate"] == seen["load"]["arrivalRate"]
-        growing = round(first_ratio(120.0 + 30.0), 3) * seen["arrivalRate"]
-        assert load["arrivalRate"] == pytest.approx(growing + seen["backlog"])
-        assert seen["avgInTokens"] == pytest.approx(truth.input_tokens, rel=0.05)
-        assert seen["avgOutTokens"] == pytest.approx(truth.output_tokens, rel=0.05)
-        if subject.waiting() > 100:
-            completed = world.prometheus.query(completions(name), world.clock())[0].value * 60
-            assert completed < 0.8 * sent[0]
-    assert sum(subject.waiting() > 100 for subject in world.servers.values()) == 5
-
-
-async def cycle(world: World, scene: Scene) -> None:
-    """One measuring cycle of all Servers of the namespace."""
-
-    def now() -> datetime:
-        return datetime.fromtimestamp(world.clock(), UTC)
-
-    async with (
-        connected(scene.control_plane.kubeconfig, now) as api,
-        connect(PrometheusEndpoint(world.prometheus.url)) as client,
-    ):
-        servers = MeasuredServers(Informers(api), lambda _: None)
-        for manifest in (await api.list(SERVER, scene.namespace)).manifests:
-            servers.note(observe(Server, manifest))
-        await measure_servers(Context(api, servers, world.over(client), now, Lookahead(30.0)))
-
-
-def completions(name: str) -> str:
-    selector = f'{{model_name="{name}"}}[{WINDOWS.long}s]'
-    return (
-        f"sum(rate(vllm:request_success_total{selector}) or rate(sglang:num_requests_total"
-        f"{selector}))"
-    )
-
-
-def test_every_expression_of_the_catalogue_is_one_of_prometheus(known: World) -> None:
-    measures = {
-        name: Measure(source=name, labels={"model_name": 'a "quoted\\ \n name', "namespace": "p"})
-        for name in read_built_in_sources()
-    }
-
-    async def ask() -> list[AskedQuery]:
-        async with connect(PrometheusEndpoint(known.prometheus.url)) as client:
-            recorder = QueryRecorder(client)
-            survey = Survey(recorder, read_built_in_sources(), time.time, WINDOWS)
-            await survey.ask({Key("p", n): m for n, m in measures.items()})
-            return recorder.asked
-
-    asked = asyncio.run(ask())
-
-    assert len(asked) > 5 * len(measures)
-    assert [query.problem for query in asked if query.problem] == []
-    assert all(known.prometheus.parse(query.expression) for query in asked)
-
-
 def add_llama(world: World) -> None:
     world.add("llama", 6.0)
 
@@ -308,7 +160,7 @@ def add_llama(world: World) -> None:
 def warm(processes: Processes, programs: tuple[Path, Path]) -> Iterator[World]:
     """A server whose load is known, and that goes on."""
     scraping = Scraping(1, 1, goes_on=True)
-    with past(processes, programs, 320, {0: add_llama}, scraping) as world:
+    with past(processes, programs, 320, add_llama, scraping) as world:
         world.prometheus.wait_for_scrapes()
         yield world
 
@@ -316,7 +168,7 @@ def warm(processes: Processes, programs: tuple[Path, Path]) -> Iterator[World]:
 @pytest.fixture(scope="module")
 def known(processes: Processes, programs: tuple[Path, Path]) -> Iterator[World]:
     """The same server, of which nothing is scraped any more."""
-    with past(processes, programs, 30, {0: add_llama}) as world:
+    with past(processes, programs, 30, add_llama) as world:
         yield world
 
 
@@ -335,42 +187,13 @@ def planned(found: Measured) -> float:
 
 
 def busy(world: World) -> None:
-    """Add servers with four replicas each."""
-    for name in ("a", "b"):
-        world.add(name, 8.0, replicas=4)
-
-
-FAULT_S = 20
-"""When something happens to busy servers [s]."""
-
-
-def fall_silent(world: World) -> None:
-    """Half of the replicas of one server do not report, and all of the other one are killed."""
-    world.servers["a"].set_scrapes(Scrapes.REFUSED, "a-0", "a-1")
-    for name in list(world.servers["b"].pods):
-        world.servers["b"].kill(name)
-
-
-@pytest.mark.extended
-def test_replicas_that_do_not_report_and_engines_that_died_lower_no_load(
-    processes: Processes, programs: tuple[Path, Path]
-) -> None:
-    with past(processes, programs, 3 * FAULT_S, {0: busy, FAULT_S: fall_silent}) as world:
-        before = world.first("a", lambda m: bool(m.arrival_rate))
-        partial = world.first("a", lambda m: "2 of 4" in m.message, FAULT_S)
-        stale = world.first("b", lambda m: m.quality == "Stale", FAULT_S)
-
-    assert "2 of 4" not in before.message
-    assert "2 of 4 replicas report" in partial.message
-    assert "no replica reports now with these labels: the newest sample is" in stale.message
-    assert planned(partial) >= STANDING.arrival_rate
-    assert planned(stale) == STANDING.arrival_rate
+    world.add("a", 8.0, replicas=4)
 
 
 def test_a_prometheus_that_hangs_or_is_down_lowers_no_load(
     processes: Processes, programs: tuple[Path, Path]
 ) -> None:
-    with past(processes, programs, FAULT_S, {0: busy}) as world:
+    with past(processes, programs, 20, busy) as world:
         quick = PrometheusEndpoint(world.prometheus.url, timeout=2.0)
         world.prometheus.suspend()
         hanging = asyncio.run(world.survey({"a": measure("a")}, quick))["a"]
@@ -399,40 +222,6 @@ def test_a_wrong_source_is_missing_and_the_message_has_the_metrics(known: World)
 
     assert found.quality == "Missing"
     assert "but there are vllm:num_requests_running of source vLLM" in found.message
-
-
-@pytest.mark.extended
-def test_a_server_without_requests_is_idle_after_the_long_window(
-    processes: Processes, programs: tuple[Path, Path]
-) -> None:
-    events: Events = {0: lambda world: world.add("quiet", 0.0)}
-    with past(processes, programs, WINDOWS.long + 20, events) as world:
-        young = world.first("quiet", lambda m: m.arrival_rate is not None)
-        idle = world.first("quiet", lambda m: m.quality == "Idle")
-
-    assert (young.quality, young.arrival_rate) == ("Partial", 0)
-    assert idle.arrival_rate == 0
-    assert planned(young) == STANDING.arrival_rate
-    assert planned(idle) == 0
-
-
-@pytest.mark.extended
-def test_a_restarted_replica_whose_counters_begin_anew_is_no_peak(
-    processes: Processes, programs: tuple[Path, Path]
-) -> None:
-    events = {0: busy, FAULT_S: lambda world: world.servers["a"].restart("a-0")}
-    with past(processes, programs, 2 * FAULT_S, events) as world:
-        before = world.first("a", lambda m: m.arrival_rate is not None)
-        after = []
-        for second in range(FAULT_S, 2 * FAULT_S):
-            world.go_to(second)
-            after.append(world.find("a"))
-
-    assert before.arrival_rate is not None
-    for found in after:
-        assert found.replicas is not None
-        assert found.arrival_rate is not None
-        assert found.arrival_rate < 2 * 60 * 8
 
 
 def test_a_wrong_password_is_refused_in_the_words_of_prometheus(
@@ -510,16 +299,14 @@ def with_a_measured_server(warm: World, scene: Scene, *, max_batch_size: int) ->
     return {"INFERNO_PROMETHEUS_URL": warm.prometheus.url, "INFERNO_MEASURE_INTERVAL": "1"}
 
 
-@in_every_mode
 @pytest.mark.usefixtures("crds_installed")
-def test_an_optimization_uses_the_measured_load_in_every_mode(
-    warm: World, scene: Scene, operator: StartOperator, mode: Mode
+def test_an_optimization_uses_the_measured_load(
+    warm: World, scene: Scene, operator: StartOperator
 ) -> None:
     environment = with_a_measured_server(warm, scene, max_batch_size=16)
-    in_mode(operator, mode.environment)(environment=environment)
+    operator(environment=environment)
 
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
 
     wait_for_measurement(scene, "Fresh", "Partial")
     stored = scene.servers()["s"]
@@ -537,14 +324,12 @@ def test_a_prometheus_that_stops_takes_no_replica_from_a_server(
     environment = with_a_measured_server(warm, scene, max_batch_size=2)
     operator(environment=environment)
     wait_for_measurement(scene, "Fresh", "Partial")
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
     before = scene.servers()["s"]["spec"]["desiredAlloc"]
 
     warm.prometheus.stop()
     wait_for_measurement(scene, "Stale")
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
     warm.prometheus.start()
 
     after = scene.servers()["s"]["spec"]["desiredAlloc"]
@@ -591,9 +376,18 @@ def test_pods_that_prometheus_loses_take_no_replica_from_a_server_under_full_loa
         scene.apply(*crowd_manifests())
         wait_until(motion.all_serve, bool, "replicas that serve")
         operator(environment=motion.environment(measure_s=2.0))
-        wait_until(is_fresh, lambda reason: reason == "Fresh", "a measurement of whole windows")
         motion.begin()
-        first = scene.servers()["crowd"]["spec"]["desiredAlloc"]["numReplicas"]
+
+        def is_steady() -> bool:
+            """Whether what the first windows wanted more is gone."""
+            server, placements = scene.servers()["crowd"], motion.seen["crowd"].placements
+            quiet_s = motion.elapsed - placements[-1][0] if placements else 0.0
+            told = condition(server, "Actuated").get("reason"), is_fresh()
+            return told == ("Actuated", "Fresh") and quiet_s > 1.2 * CROWD_S
+
+        wait_until(is_steady, bool, "replicas for the load", 10 * CROWD_S)
+        motion.begin()
+        first = sum(motion.seen["crowd"].placements[-1][1].values())
         _, *lost = sorted(motion.servers["crowd"].pods)
         motion.lose(lost)
         told = wait_until(

@@ -7,10 +7,11 @@ import pytest
 
 from inferno_operator.resources import GROUP
 from tests.cluster.kubelet import running_pods
-from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
+from tests.cluster.scene import ACCOUNT, Manifest, Scene, accelerator, condition, counted
 from tests.conftest import ROOT, StartOperator
 from tests.controlplane.deployments import deployment
 from tests.controlplane.errors import ApiError
+from tests.controlplane.waiting import wait_until
 from tests.tiers import extended
 from tests.unit.operator import objects
 
@@ -30,20 +31,17 @@ class Fleet:
 
     def _apply(self) -> None:
         self.scene.apply(
-            *(self._accelerator(name, cost) for name, cost in (("A100", 10), ("H100", 30))),
+            accelerator("A100"),
+            accelerator("H100", cost=30),
             objects.model("M", [objects.performance(name) for name in ("A100", "H100")]),
             objects.service_class(),
             counted(A100=3, H100=8),
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
+            ACCOUNT,
             *(deployment(name, replicas) for name, replicas in BEFORE.items()),
             self._server("chat", 3, "A100"),
             self._server("mail", 2, "H100"),
             objects.optimizer(optimize=False, name="inferno"),
         )
-
-    def _accelerator(self, name: str, cost: float) -> Manifest:
-        spec = {"name": name, "type": name, "cost": cost}
-        return objects.manifest("Accelerator", spec, name=name.lower())
 
     def _server(self, name: str, replicas: int, accelerator: str) -> Manifest:
         runs = objects.running(replicas, replicas, accelerator)
@@ -53,27 +51,10 @@ class Fleet:
         """Apply all objects, start the operator, plan, and wait until what was decided runs."""
         self._apply()
         start()
-        self.optimize()
-        self._wait_until_it_runs()
+        self.scene.optimize()
+        for name in DECIDED:
+            self.scene.wait_for_actuated("Actuated", server=name)
         return self.scene
-
-    def optimize(self) -> Manifest:
-        self.scene.request("inferno")
-        return self.scene.wait_until_done("inferno")
-
-    def _wait_until_it_runs(self) -> None:
-        """Wait until each Deployment has its replicas, and the Servers say so."""
-
-        def ready(manifest: Manifest) -> bool:
-            told = condition(manifest, "Actuated")
-            return told.get("status") == "True"
-
-        for name in ("chat", "mail"):
-            self.scene.control_plane.wait_for("server", name, ready, self.scene.namespace)
-
-    def replicas(self) -> dict[str, int]:
-        found = self.scene.control_plane.items("deployments", self.scene.namespace)
-        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in found}
 
     def said(self, server: str) -> tuple[str, str]:
         """Reason and message of what is decided."""
@@ -87,9 +68,9 @@ class Fleet:
 
     def check(self, server: str, reason: str, words: str) -> None:
         """Plan twice: nothing changes, and this is said of a Server."""
-        self.optimize()
-        self.optimize()
-        assert (self.replicas(), self.desired()) == (BEFORE, DECIDED)
+        self.scene.optimize()
+        self.scene.optimize()
+        assert (self.scene.replicas(), self.desired()) == (BEFORE, DECIDED)
         found, message = self.said(server)
         assert (found, words in message) == (reason, True)
 
@@ -102,41 +83,31 @@ def workloads_of(server: str) -> list[Manifest]:
     return [{"accelerator": a, "name": f"{server}-{a.lower()}"} for a in ("A100", "H100")]
 
 
-def counted(**counts: int) -> Manifest:
-    items = [{"type": name, "count": count} for name, count in counts.items()]
-    return objects.manifest("Capacity", {"count": items}, name="cards")
-
-
 @pytest.fixture
 def fleet(scene: Scene) -> Iterator[Fleet]:
     with running_pods(scene.control_plane.kubeconfig, scene.namespace, {}):
         yield Fleet(scene)
 
 
-def delete(scene: Scene, kind: str, name: str) -> None:
-    arguments = ("delete", kind, name, "--namespace", scene.namespace)
-    scene.control_plane.kubectl(*arguments)
-
-
 def patch(scene: Scene, kind: str, name: str, spec: Manifest) -> None:
-    scene.control_plane.patch(kind, name, {"spec": spec}, scene.namespace)
+    scene.patch(kind, name, {"spec": spec})
 
 
 def refusal(scene: Scene, kind: str, name: str) -> Manifest:
     """The condition Ready of an object, which is false."""
-    told = condition(scene.control_plane.get(kind, name, scene.namespace), "Ready")
+    told = condition(scene.get(kind, name), "Ready")
     assert told["status"] == "False"
     return told
 
 
 def test_mistakes_in_each_kind_take_nothing_away_that_runs(
-    fleet: Fleet, operator: StartOperator, mode: Mode
+    fleet: Fleet, operator: StartOperator
 ) -> None:
-    scene = fleet.run(in_mode(operator, mode.environment))
+    scene = fleet.run(operator)
     check = fleet.check
-    assert (fleet.replicas(), fleet.desired()) == (BEFORE, DECIDED)
+    assert (scene.replicas(), fleet.desired()) == (BEFORE, DECIDED)
 
-    delete(scene, "capacity", "cards")
+    scene.kubectl("delete", "capacity", "cards")
     check("mail", "UnknownCapacity", "no Capacity lists card type 'H100'")
     scene.apply(counted(a100=3, h100=8))
     check("chat", "UnknownCapacity", "did you mean a100?")
@@ -157,12 +128,12 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
             patch(scene, kind, name, spec)
     check("mail", "Allocated", "2 x H100")
     # Of a Model made anew no replica of chat fits: its last one waits for a person.
-    delete(scene, "model", "m")
+    scene.kubectl("delete", "model", "m")
     scene.apply(objects.model("M", heavy))
-    fleet.optimize()
+    scene.optimize()
     assert "would lose the last replica under load" in fleet.waits()
-    assert (fleet.replicas(), fleet.desired()) == (BEFORE, DECIDED)
-    delete(scene, "model", "m")
+    assert (scene.replicas(), fleet.desired()) == (BEFORE, DECIDED)
+    scene.kubectl("delete", "model", "m")
     scene.apply(objects.model("M", data))
     check("chat", "Allocated", "3 x A100")
 
@@ -175,45 +146,46 @@ def test_mistakes_in_each_kind_take_nothing_away_that_runs(
     check("mail", "UnknownModel", "'M'")
     patch(scene, "model", "m", {"name": "M"})
 
-    delete(scene, "serviceclass", "c")
+    scene.kubectl("delete", "serviceclass", "c")
     check("chat", "UnknownClass", "'C'")
     scene.apply(objects.service_class())
 
-    fleet.optimize()
+    scene.optimize()
     assert fleet.said("chat") == ("Allocated", "3 x A100")
-    assert (fleet.replicas(), fleet.desired()) == (BEFORE, DECIDED)
+    assert (scene.replicas(), fleet.desired()) == (BEFORE, DECIDED)
 
 
 @pytest.mark.extended
 def test_times_that_are_mistyped_by_a_factor_take_half_at_once_also_in_a_model_made_anew(
-    fleet: Fleet, operator: StartOperator, mode: Mode
+    fleet: Fleet, operator: StartOperator
 ) -> None:
     """All waited for a person before. One of 3 goes now, the next one 300 s later, if ever."""
-    scene = fleet.run(in_mode(operator, mode.environment))
+    scene = fleet.run(operator)
     for name in DECIDED:
         patch(scene, "server", name, {"keepAccelerator": True})
     right, fast, slow = (
         [objects.performance(name, alpha=ms, beta=0) for name in ("A100", "H100")]
         for ms in (999, 0.999, 9990)
     )
-    fleet.optimize()
+    scene.optimize()
     patch(scene, "model", "m", {"data": fast})
-    fleet.optimize()
+    scene.optimize()
+    fewer = {**BEFORE, "chat-a100": 2, "mail-h100": 1}
     scene.wait_for_words("chat", "Actuated", "2 x A100 (1 wanted); more may go at")
-    assert fleet.replicas() == {**BEFORE, "chat-a100": 2, "mail-h100": 1}
-    delete(scene, "model", "m")
+    wait_until(scene.replicas, lambda found: found == fewer, "half of each")
+    scene.kubectl("delete", "model", "m")
     scene.apply(objects.model("M", fast))
-    fleet.optimize()
-    assert fleet.replicas() == {**BEFORE, "chat-a100": 2, "mail-h100": 1}
+    scene.optimize()
+    assert scene.replicas() == fewer
     patch(scene, "model", "m", {"data": right})
-    fleet.optimize()
+    scene.optimize()
     scene.wait_for_words("chat", "Actuated", "3 x A100")
     scene.wait_for_words("mail", "Actuated", "2 x H100")
-    assert fleet.replicas() == BEFORE
+    assert scene.replicas() == BEFORE
     # Ten times as slow: nobody loses a replica to an equal Server, and nobody gets enough.
     patch(scene, "model", "m", {"data": slow})
-    fleet.optimize()
-    now = fleet.replicas()
+    scene.optimize()
+    now = scene.replicas()
     assert all(now[name] >= replicas for name, replicas in BEFORE.items())
 
 
@@ -237,13 +209,13 @@ def test_an_optimizer_whose_definition_lacks_a_field_says_so_and_what_runs_stays
     try:
         # The API server goes by a definition a moment after it has it.
         plane.wait_for("optimizer", "inferno", lambda o: "certificate" not in kept(o), namespace)
-        fleet.scene.request("inferno")
+        scene.request("inferno")
         plane.wait_for("optimizer", "inferno", told, namespace)
-        assert fleet.replicas() == BEFORE
+        assert scene.replicas() == BEFORE
     finally:
         plane.install_crds(ROOT / "crds")
-    fleet.scene.wait_until_done("inferno")
-    assert fleet.replicas() == BEFORE
+    scene.wait_until_done("inferno")
+    assert scene.replicas() == BEFORE
 
 
 @pytest.mark.parametrize("name", ["chat", *extended("talk")])
@@ -256,19 +228,19 @@ def test_a_copy_of_a_server_counts_no_card_and_takes_nothing_away(
     scene.apply(objects.manifest("Server", spec, name="copied"))
     scene.wait_for_words("copied", "Actuated", "Server 'chat' names Deployment 'chat-a100' already")
 
-    fleet.optimize()
-    fleet.optimize()
+    scene.optimize()
+    scene.optimize()
 
     copied = scene.servers()["copied"]
-    assert fleet.replicas() == BEFORE
+    assert scene.replicas() == BEFORE
     assert condition(copied, "Allocated")["reason"] == "InvalidSpec"
     assert "'chat'" in condition(copied, "Allocated")["message"]
     assert copied["spec"]["currentAlloc"]["numReplicas"] == 0
     assert fleet.desired()["chat"] == ("A100", 3)
     used = scene.optimizer("inferno")["status"]["lastOptimization"]["capacity"]
     assert {u["type"]: u["used"] for u in used} == {"A100": 3, "H100": 2}
-    delete(scene, "server", "chat")
+    scene.kubectl("delete", "server", "chat")
     scene.wait_for_words("copied", "Ready", "waiting for the next optimization")
-    fleet.optimize()
+    scene.optimize()
     scene.wait_for_words("copied", "Actuated", "3 x A100")
-    assert fleet.replicas() == BEFORE
+    assert scene.replicas() == BEFORE

@@ -17,11 +17,11 @@ from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 
 DATA = ROOT / "tests/data/boosters"
 KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"
+KINDS = ",".join(map(str, (KTHENA.booster, *KTHENA.children)))
 CASES = sorted((KTHENA_DATA / "cases/input").glob("*.yaml"))
 EXAMPLES = sorted((KTHENA_DATA / "cases/examples").glob("*.yaml"))
 SAMPLE = ROOT / "samples/model-booster"
@@ -44,11 +44,12 @@ shared = [
 ]
 
 
-@pytest.fixture(scope="module")
-def ours(control_plane: ControlPlane, crds_installed: None) -> ControlPlane:  # noqa: ARG001 - samples
+pytestmark = pytest.mark.usefixtures("crds_installed", "boosters_installed")
+
+
+@pytest.fixture
+def ours(control_plane: ControlPlane) -> ControlPlane:
     """A cluster with our definitions of both dialects."""
-    for dialect in DIALECTS:
-        control_plane.install_crds(ROOT / "crds" / dialect)
     return control_plane
 
 
@@ -147,14 +148,12 @@ def test_the_sample_applies(ours: ControlPlane, namespace: str) -> None:
 @pytest.mark.parametrize(
     ("part", "case"), [(part, case) for part, cases in REFUSED.items() for case in cases]
 )
-def test_what_makes_no_sense_is_refused(
-    ours: ControlPlane, namespace: str, part: str, case: str
-) -> None:
+def test_what_makes_no_sense_is_refused(ours: ControlPlane, part: str, case: str) -> None:
     change, answer = REFUSED[part][case].values()
     backends = [{**GOOD_BACKEND, **(change if part == "backend" else {})}]
     spec = {"backends": backends, **(change if part == "spec" else {})}
 
-    assert answer in refusal(ours, good(spec), namespace=namespace)
+    assert answer in refusal(ours, good(spec), namespace="default")
 
 
 def good(spec: Manifest) -> Manifest:
@@ -224,26 +223,6 @@ class TestRecordings:
     pytestmark = shared
 
     @pytest.mark.extended
-    @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
-    def test_the_original_definitions_accept_the_children(
-        self, originals: ControlPlane, namespace_of_originals: str, path: Path
-    ) -> None:
-        (manifest,) = boosters(path)
-        made = children(manifest, namespace_of_originals)
-
-        assert_accepted(originals, *made, namespace=namespace_of_originals)
-
-    @pytest.mark.extended
-    @pytest.mark.parametrize("name", BOOSTERS)
-    def test_the_original_definitions_accept_the_samples_and_their_children(
-        self, originals: ControlPlane, namespace_of_originals: str, name: str
-    ) -> None:
-        (manifest,) = boosters(SAMPLE / f"{name}.yaml")
-        made = children(manifest, namespace_of_originals)
-
-        assert_accepted(originals, manifest, *made, namespace=namespace_of_originals)
-
-    @pytest.mark.extended
     def test_both_accept_what_is_unusual(
         self,
         originals: ControlPlane,
@@ -300,19 +279,19 @@ class TestRecordings:
         samples = [named(SAMPLE / f"{name}.yaml") for name in BOOSTERS]
         recorded = [named(path) for path in (*CASES, *EXAMPLES)]
         scene.apply(*samples, *recorded)
-        first = run(scene, "first")
+        first = scene.start_operator("first", INFERNO_MODEL_BOOSTER="kthena")
         wait_until_initialized(scene, len(samples) + len(recorded))
-        found = scene.control_plane.items(str(KTHENA.booster), scene.namespace)
+        found = scene.items(str(KTHENA.booster))
         odd = {b["metadata"]["name"] for b in found if condition(b, "Valid")["status"] == "False"}
         assert odd == {each["metadata"]["name"] for each in recorded}
         assert {condition(each, "Failed")["status"] for each in found} == {"False"}
-        before = versions(scene)
+        before = scene.versions(KINDS)
         assert first.stop() == 0
 
-        second = run(scene, "second")
+        second = scene.start_operator("second", INFERNO_MODEL_BOOSTER="kthena")
         scene.apply({**samples[0], "metadata": {"name": "last"}})  # its turn comes after the others
         wait_until_initialized(scene, len(found) + 1)
-        after = versions(scene)
+        after = scene.versions(KINDS)
 
         assert second.stop() == 0
         assert {name: after[name] for name in before} == before
@@ -325,25 +304,9 @@ def named(path: Path) -> Manifest:
     return {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
 
 
-def run(scene: Scene, name: str) -> OperatorProcess:
-    cluster, environment = scene.control_plane, {"INFERNO_MODEL_BOOSTER": "kthena"}
-    process = OperatorProcess(
-        cluster.processes, name, cluster.kubeconfig, scene.namespace, environment, command=None
-    )
-    process.wait_until_ready()
-    return process
-
-
-def versions(scene: Scene) -> dict[str, str]:
-    """The version of each object: what is written changes it."""
-    kinds = (KTHENA.booster, *KTHENA.children)
-    items = [i for kind in kinds for i in scene.control_plane.items(str(kind), scene.namespace)]
-    return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["resourceVersion"] for i in items}
-
-
 def wait_until_initialized(scene: Scene, count: int) -> None:
     def initialized() -> int:
-        found = scene.control_plane.items(str(KTHENA.booster), scene.namespace)
+        found = scene.items(str(KTHENA.booster))
         return sum(condition(each, "Initialized").get("status") == "True" for each in found)
 
     wait_until(initialized, lambda n: n == count, f"{count} boosters")

@@ -1,7 +1,4 @@
-"""Requests that meet troubles, kills and refusals on a real control plane.
-
-Each runs in two ways that have nothing in common.
-"""
+"""Requests that meet troubles, kills and refusals on a real control plane."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("crds_installed")
 
 @pytest.fixture
 def operator(operator: StartOperator, mode: Mode) -> StartOperator:
-    """Start operators that run in the ways of the test."""
+    """Start operators whose optimizer is elsewhere."""
     return in_mode(operator, mode.environment)
 
 
@@ -37,9 +34,7 @@ def test_troubles_name_their_cause_and_hurt_nobody_else(
 ) -> None:
     scene.apply_sample("troubles")
     operator()
-    (optimizer,) = scene.control_plane.items("optimizers", scene.namespace)
-    scene.request(optimizer["metadata"]["name"])
-    scene.wait_until_done(optimizer["metadata"]["name"])
+    scene.optimize("troubles")
 
     servers = scene.servers()
 

@@ -28,7 +28,7 @@ def fill(scene: Scene, *more: Manifest, wanted: int = 2, **optimizer: object) ->
 
 
 def plans(scene: Scene) -> dict[str, Manifest]:
-    found = scene.control_plane.items("plans", scene.namespace)
+    found = scene.items("plans")
     return {plan["metadata"]["name"]: plan for plan in found}
 
 

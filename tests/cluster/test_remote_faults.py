@@ -1,15 +1,20 @@
 """A remote optimizer that fails: requests end by themselves, and no Server gets half an answer."""
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
-from tests.cluster.scene import Manifest, Scene, condition, environment_of, in_mode
+from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, environment_of, in_mode
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S, wait_until
+from tests.rest.serving import Served, serving
 from tests.rest_optimizer import Failure, RestOptimizer
-from tests.tiers import extended
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -38,12 +43,9 @@ def scenes(control_plane: ControlPlane, scene: Scene) -> Iterator[Sequence[Scene
         control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
-@pytest.fixture(params=[*extended("stateless-remote"), "stateful-remote"])
-def operator(
-    request: pytest.FixtureRequest, operator: StartOperator, rest: RestOptimizer
-) -> StartOperator:
-    """Start operators that solve there."""
-    return in_mode(operator, environment_of(request.param, rest.url))
+@pytest.fixture
+def operator(operator: StartOperator, rest: RestOptimizer) -> StartOperator:
+    return in_mode(operator, environment_of("stateful-remote", rest.url))
 
 
 def optimized(manifest: Manifest) -> Manifest:
@@ -70,42 +72,50 @@ def assert_untouched(scene: Scene) -> None:
     assert all("status" not in server for server in scene.servers().values())
 
 
-@pytest.mark.parametrize("restarted", ["kept", *extended("empty")])
-def test_an_optimizer_killed_during_a_solve(
-    scene: Scene, operator: StartOperator, rest: RestOptimizer, restarted: str
+def running(server: Served) -> bool:
+    """Whether it is at work on an optimization."""
+    return "inferno_solves_running 1.0" in httpx.get(f"{server.url}/metrics").text
+
+
+def test_an_optimizer_is_killed_during_a_solve_and_another_one_starts_empty(
+    scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
 ) -> None:
+    server = mode.optimizer
+    assert server is not None
     scene.apply_sample("small")
-    operator()
-    begin_to_hang(scene, rest)
-    rest.stop()
-    rest.gate.set()
+    in_mode(operator, mode.environment)()
+    scene.wait_until_held(mode)
+    workers = server.workers()
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)  # a solve that has no end
+    scene.request("inferno")
+    wait_until(lambda: running(server), bool, "a solve")
+
+    os.kill(server.pid, signal.SIGKILL)
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
 
     told = optimized(scene.wait_until_failed("inferno"))
     assert told["reason"] == "Unavailable"
-    assert rest.url in told["message"]
+    assert server.url in told["message"]
+    assert wait_until(lambda: scene.events("Unavailable"), bool, "an event")
     assert_untouched(scene)
 
-    if restarted == "empty":
-        rest.restart_empty()
-    else:
-        rest.start()
-    scene.wait_until_done("inferno")
-    assert_decided(scene)
+    port = str(urlsplit(server.url).port)
+    with serving(tmp_path, "--stateful", "--port", port):
+        scene.wait_until_done("inferno")
+
+    servers = scene.servers()
+    assert decided(servers["premium-granite-13b"])[:2] == ("G2", 2)
+    assert decided(servers["free-granite-13b"])[:2] == ("G2", 1)
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        Failure.NO_JSON,
-        *extended(Failure.OTHERS, Failure.NO_ANSWER, Failure.NOBODY, Failure.HALF, Failure.BROKEN),
-    ],
-)
 def test_an_optimizer_that_answers_garbage(
-    scene: Scene, operator: StartOperator, rest: RestOptimizer, failure: Failure
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
 ) -> None:
     scene.apply_sample("small")
     operator()
-    rest.failures = [failure] * 1000
+    rest.failures = [Failure.NO_JSON] * 1000
     scene.request("inferno")
 
     told = optimized(scene.wait_until_failed("inferno"))
@@ -136,34 +146,15 @@ def test_an_optimizer_that_answers_slowly(
     assert_decided(scene)
 
 
-def test_an_optimizer_that_is_not_there_when_it_is_asked(
-    scene: Scene, operator: StartOperator, rest: RestOptimizer
-) -> None:
-    scene.apply_sample("small")
-    rest.stop()
-    operator()
-    scene.request("inferno")
-
-    told = optimized(scene.wait_until_failed("inferno"))
-    assert told["reason"] == "Unavailable"
-    assert scene.optimizer("inferno")["spec"]["optimize"]
-    assert wait_until(lambda: scene.events("Unavailable"), bool, "an event")
-
-    rest.start()
-    scene.wait_until_done("inferno")
-    assert_decided(scene)
-
-
 def test_answers_that_were_there_before_stay_while_it_fails(
     scene: Scene, operator: StartOperator, rest: RestOptimizer
 ) -> None:
     scene.apply_sample("small")
     operator()
-    scene.request("inferno")
-    scene.wait_until_done("inferno")
+    scene.optimize()
     before = {name: s["spec"]["desiredAlloc"] for name, s in scene.servers().items()}
     load = {"spec": {"currentAlloc": {"load": {"arrivalRate": 600}}}}
-    scene.control_plane.patch("server", "free-granite-13b", load, scene.namespace)
+    scene.patch("server", "free-granite-13b", load)
     rest.failures = [Failure.HALF, Failure.OTHERS, Failure.NO_JSON, Failure.NOBODY] * 1000
     scene.request("inferno")
 
@@ -185,7 +176,7 @@ def test_requests_during_a_solve_become_one(
     begin_to_hang(scene, rest)
     for policy in ("RoundRobin", "PriorityRoundRobin", "PriorityExhaustive"):
         change = {"spec": {"data": {"optimizer": {"saturationPolicy": policy}}, "optimize": True}}
-        scene.control_plane.patch("optimizer", "inferno", change, scene.namespace)
+        scene.patch("optimizer", "inferno", change)
     rest.gate.set()
 
     optimizer = scene.wait_until_done("inferno")
@@ -207,7 +198,6 @@ def test_an_operator_that_ends_does_not_wait_for_the_optimizer(
     assert_untouched(scene)
 
 
-@pytest.mark.parametrize("operator", ["stateful-remote"], indirect=True)
 def test_an_object_goes_while_a_request_hangs(
     scene: Scene, operator: StartOperator, rest: RestOptimizer
 ) -> None:
@@ -215,8 +205,7 @@ def test_an_object_goes_while_a_request_hangs(
     operator()
     begin_to_hang(scene, rest)
 
-    arguments = ["--namespace", scene.namespace]
-    scene.control_plane.kubectl("delete", "server", "free-granite-13b", *arguments)
+    scene.kubectl("delete", "server", "free-granite-13b")
 
     assert rest.at_once == 1  # it still hangs: what is told of the deletion does not wait for it
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.scene import Mode, Scene, mode_called
+from tests.cluster.scene import Scene, environment_of
 from tests.conftest import ROOT, new_namespace
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.unit.operator import objects
 
@@ -40,14 +39,14 @@ def start_all(plane: ControlPlane) -> None:
 
 
 def replicas(scene: Scene, name: str) -> int:
-    server = scene.control_plane.get("server", name, scene.namespace)
+    server = scene.get("server", name)
     decided: int = server["spec"].get("desiredAlloc", {}).get("numReplicas", -1)
     return decided
 
 
-@pytest.mark.parametrize("name", ["stateless-local", "stateful-local"])
-def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: str) -> None:
-    with new_namespace(plane, "restored") as namespace, mode_called(name, plane.processes) as mode:
+def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane) -> None:
+    """Stateful it watches all kinds: also those that it lists for a request otherwise."""
+    with new_namespace(plane, "restored") as namespace:
         scene, optimizer = Scene(plane, namespace), objects.optimizer()
         optimizer["spec"]["interval"] = 1
         scene.apply(
@@ -65,17 +64,14 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: 
             deployment("engine"),
             optimizer,
         )
-        process = start(plane, namespace, mode)
+        process = scene.start_operator("operator", **environment_of("stateful-local"))
 
         def load(wanted: int) -> None:
             patch = {"spec": {"currentAlloc": {"load": objects.running(2, wanted)["load"]}}}
-            plane.patch("server", "s", patch, namespace)
+            scene.patch("server", "s", patch)
             wait_until(lambda: replicas(scene, "s"), lambda n: n == wanted, f"{wanted} replicas")
-            wait_until(scaled, lambda n: n == wanted, f"{wanted} replicas of the Deployment")
-
-        def scaled() -> int:
-            number: int = plane.get("deployment", "engine", namespace)["spec"]["replicas"]
-            return number
+            scaled = {"engine": wanted}
+            wait_until(scene.replicas, lambda found: found == scaled, f"{wanted} in the Deployment")
 
         load(3)
         data = stop_all(plane)
@@ -97,11 +93,3 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane, name: 
         assert "ForeignWriter" not in json.dumps(scene.servers()["s"]["status"])
         assert "went back from version" in process.log
         process.check_running()
-
-
-def start(plane: ControlPlane, namespace: str, mode: Mode) -> OperatorProcess:
-    process = OperatorProcess(
-        plane.processes, "operator", plane.kubeconfig, namespace, mode.environment, command=None
-    )
-    process.wait_until_ready()
-    return process

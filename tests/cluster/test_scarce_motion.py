@@ -10,9 +10,16 @@ from inferno_operator.resources import Resource, parse
 from inferno_optimizer.explain.rates import rates
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import System
-from tests.cluster.motion import MEAN_TOKENS, Motion, Mover, PodTimes, manifests, moving
+from tests.cluster.motion import (
+    MEAN_TOKENS,
+    Motion,
+    Mover,
+    PodTimes,
+    manifests,
+    moved,
+    moving,
+)
 from tests.cluster.scene import Manifest, Scene
-from tests.cluster.test_motion import moved
 from tests.conftest import StartOperator
 from tests.controlplane.waiting import wait_until
 
@@ -33,6 +40,9 @@ TWO_REPLICAS = 0.8 * AFTER
 
 ENDS_S = 240.0
 """Time in which the plan for what was measured is reached at the latest, on a busy machine."""
+
+APART_S = 3.0
+"""Changes that follow each other sooner are of one plan: plans are made each 5 s."""
 
 STILL_S = 30.0
 """Time of about six plans [s]: in each one a card that is swapped goes to another server."""
@@ -87,12 +97,8 @@ def decided(motion: Motion) -> dict[str, int]:
 
 
 @pytest.mark.minutes
-@pytest.mark.parametrize("exact", [False, True], ids=["greedy", "exact"])
 def test_one_card_too_few_costs_the_least_important_one_replica_and_nobody_all(
-    scene: Scene,
-    operator: StartOperator,
-    prometheus_program: Path,
-    exact: bool,
+    scene: Scene, operator: StartOperator, prometheus_program: Path
 ) -> None:
     system = doubled()
     greedy = {name: found.replicas for name, found in optimize(system).allocations.items()}
@@ -102,7 +108,7 @@ def test_one_card_too_few_costs_the_least_important_one_replica_and_nobody_all(
     with moving(
         scene, prometheus_program, movers(), scrape_s=2.0, pods=PodTimes(3.0, 1.0)
     ) as motion:
-        scene.apply(*fleet(exact=exact))
+        scene.apply(*fleet(exact=True))
         wait_until(motion.all_serve, bool, "replicas that serve")
         motion.begin()
         operator(environment=motion.environment(3))
@@ -165,6 +171,6 @@ def _most_cards(motion: Motion) -> int:
     )
     for number, (time, name, count) in enumerate(changes):
         now[name] = count
-        if number + 1 == len(changes) or changes[number + 1][0] > time + 1.0:
+        if number + 1 == len(changes) or changes[number + 1][0] > time + APART_S:
             most = max(most, sum(now.values()))
     return most

@@ -75,7 +75,6 @@ def recorded_movers() -> list[Mover]:
 
 
 def recorded_day(name: str) -> Trace:
-    """A day of a recorded trace."""
     start, end = (SECONDS_PER_HOUR * hour for hour in (FIRST_HOUR, FIRST_HOUR + HOURS))
     return read_trace(str(ROOT / "samples/traces" / f"{name}.csv")).between(start, end)
 

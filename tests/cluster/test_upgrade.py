@@ -10,8 +10,6 @@ import yaml
 from tests.cluster.scene import Scene, decided
 from tests.conftest import ROOT, new_namespace
 from tests.controlplane import ControlPlane
-from tests.controlplane.operator_process import OperatorProcess
-from tests.tiers import extended
 from tests.unit.operator.objects import optimizer, running, server, system
 
 GONE = {
@@ -52,24 +50,19 @@ def gone_fields(scene: Scene) -> dict[str, Any]:
     return {k: v for k, v in scene.servers()["s"]["status"].items() if k in GONE}
 
 
-@pytest.mark.parametrize("installs", [True, *extended(False)])
-def test_servers_of_the_version_before_are_decided_with_new_and_with_old_definitions(
-    plane: ControlPlane, installs: bool
+def test_servers_of_the_version_before_are_decided_with_new_definitions(
+    plane: ControlPlane,
 ) -> None:
     with new_namespace(plane, "upgraded") as namespace:
         scene = Scene(plane, namespace)
         scene.apply(*system(100), server(spec={"currentAlloc": running(2, 1)}), optimizer())
-        plane.patch("server", "s", {"status": GONE}, namespace, subresource="status")
+        scene.patch("server", "s", {"status": GONE}, "status")
         assert gone_fields(scene) == GONE
-        if installs:
-            plane.install_crds(ROOT / "crds")
+        plane.install_crds(ROOT / "crds")
 
-        process = OperatorProcess(
-            plane.processes, "operator", plane.kubeconfig, namespace, {}, command=None
-        )
-        process.wait_until_ready()
+        process = scene.start_operator("operator")
         scene.wait_until_done("inferno")
 
         assert decided(scene.servers()["s"])[1] > 0
-        assert gone_fields(scene) == ({} if installs else GONE)
+        assert gone_fields(scene) == {}
         assert process.stop() == 0

@@ -103,7 +103,6 @@ class Sleeper:
         return seen[-1].replicas if seen else None
 
     def wait_for_replicas(self, count: int, within: float) -> Decided:
-        """Wait for a decision."""
         wait_until(lambda: self.replicas, lambda n: n == count, f"{count} replicas", within)
         return self.decisions.seen[-1]
 
@@ -161,8 +160,7 @@ def sleeping(scene: Scene, prometheus_program: Path) -> Iterator[tuple[Sleeper, 
 
 
 def leader_of(scene: Scene) -> str:
-    """Who leads."""
-    lease = scene.control_plane.get("lease", "inferno-operator", scene.namespace)
+    lease = scene.get("lease", "inferno-operator")
     return str(lease["spec"].get("holderIdentity", ""))
 
 

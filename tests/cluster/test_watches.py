@@ -15,7 +15,16 @@ from tests.cluster.connection import connected
 from tests.cluster.forgetful import ForgetfulProxy
 from tests.cluster.kubelet import running_pods
 from tests.cluster.machines import KINDS, machines
-from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode
+from tests.cluster.scene import (
+    ACCOUNT,
+    Manifest,
+    Mode,
+    Scene,
+    accelerator,
+    condition,
+    in_mode,
+    in_opposite_modes,
+)
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -36,12 +45,11 @@ async def test_a_version_that_is_too_old_is_no_end_of_a_watch(
 
 def delete_a_server(scene: Scene) -> None:
     """Delete one of the two Servers, without the operator."""
-    finalizers = {"metadata": {"finalizers": None}}
-    scene.control_plane.patch("server", "free-granite-13b", finalizers, scene.namespace)
-    arguments = ("server", "free-granite-13b", "--namespace", scene.namespace)
-    scene.control_plane.kubectl("delete", *arguments)
+    scene.patch("server", "free-granite-13b", {"metadata": {"finalizers": None}})
+    scene.kubectl("delete", "server", "free-granite-13b")
 
 
+@in_opposite_modes
 def test_what_happened_while_nobody_watched_is_noticed(
     scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
@@ -62,6 +70,7 @@ def test_what_happened_while_nobody_watched_is_noticed(
         assert mode.told == ["Premium-granite-13b"]
 
 
+@in_opposite_modes
 def test_watches_that_are_gone_begin_anew(
     scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
 ) -> None:
@@ -90,7 +99,7 @@ def test_watches_that_are_gone_begin_anew(
 
 def counted(scene: Scene) -> dict[str, int]:
     """Cards by type, as they were counted."""
-    status = scene.control_plane.get("capacity", "cards", scene.namespace).get("status", {})
+    status = scene.get("capacity", "cards").get("status", {})
     return {cards["type"]: cards["total"] for cards in status.get("counted", ())}
 
 
@@ -99,8 +108,8 @@ def one_server_on_nodes(wanted: int) -> list[Manifest]:
     workloads = [{"accelerator": "H100", "name": "engine"}]
     current = objects.running(0, wanted, "H100")
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}},
-        objects.manifest("Accelerator", {"name": "H100", "type": "H100", "cost": 1}, name="h100"),
+        ACCOUNT,
+        accelerator("H100"),
         objects.model("M", [objects.performance("H100")]),
         objects.service_class(),
         objects.manifest("Capacity", {"fromNodes": True}, name="cards"),
@@ -138,10 +147,9 @@ def test_what_happened_while_all_watches_were_gone_is_noticed_for_each_kind(
         plane.start_api_server()  # which remembers no version but those from now on
         plane.items("inferno,plans,deployments", scene.namespace)  # waits for its caches
         cluster.add_nodes(len(KINDS))
-        scale = ("deployment/engine", "--replicas=1", "--namespace", scene.namespace)
-        plane.kubectl("scale", *scale)
+        scene.kubectl("scale", "deployment/engine", "--replicas=1")
         load = {"spec": {"currentAlloc": {"load": objects.running(0, 5)["load"]}}}
-        plane.patch("server", "s", load, scene.namespace)
+        scene.patch("server", "s", load)
         scene.request("inferno")
         os.kill(process.pid, signal.SIGCONT)
         with running_pods(kubeconfig, scene.namespace, {}):

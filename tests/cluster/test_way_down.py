@@ -36,6 +36,8 @@ class History(Background):
         self._window_s = window_s
         self._began = time.monotonic()
         self.moments: dict[str, list[tuple[float, int, int]]] = {}
+        self._asked: list[float] = []
+        """When each look began: what it saw is no older."""
         self.look()  # what is there at first, however late the thread begins
 
     def work(self) -> None:
@@ -46,7 +48,10 @@ class History(Background):
 
     def look(self) -> None:
         """Note what there is now."""
-        for each in self._scene.control_plane.items("deployments", self._scene.namespace):
+        asked = self.now
+        found = self._scene.items("deployments")
+        self._asked.append(asked)
+        for each in found:
             ready = each.get("status", {}).get("readyReplicas", 0)
             moment = self.now, ready, each["spec"]["replicas"]
             self.moments.setdefault(each["metadata"]["name"], []).append(moment)
@@ -57,7 +62,7 @@ class History(Background):
 
     def _falls(self) -> Iterator[tuple[str, float, int, int]]:
         for name, moments in self.moments.items():
-            for place, (begin, before, _) in enumerate(moments):
+            for place, (begin, (_, before, _)) in enumerate(zip(self._asked, moments, strict=True)):
                 for now, ready, asked in moments[place:]:
                     least = before - max(1, before // 2)
                     if now - begin < self._window_s and min(ready, asked) < least:
@@ -141,7 +146,9 @@ def test_nobody_loses_more_than_half_within_the_window_however_often_operators_e
     with History(fleet.scene, WINDOW_S) as history:
         fleet.decide({name: {"A": 1} for name in names}, dict.fromkeys(names, 1))
         for least in (4, 2, 1):
-            wait_until(lambda: fleet.replicas()["s00-a"], partial(ge, least), "fewer replicas")
+            wait_until(
+                lambda: fleet.scene.replicas()["s00-a"], partial(ge, least), "fewer replicas"
+            )
             running.kill()
             running = operator()
         wait_until(fleet.reasons, lambda found: set(found.values()) == {"Actuated"}, "one each")

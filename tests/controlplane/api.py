@@ -150,7 +150,6 @@ class Api(AbstractContextManager["Api"]):
         return allowed
 
     def create_namespace(self, name: str) -> None:
-        """Create a namespace."""
         self._request("POST", "/api/v1/namespaces", json={"metadata": {"name": name}})
 
     def delete_namespace(self, name: str) -> None:
@@ -159,7 +158,6 @@ class Api(AbstractContextManager["Api"]):
             self._request("DELETE", f"/api/v1/namespaces/{name}")
 
     def has_namespace(self, name: str) -> bool:
-        """Whether there is a namespace."""
         return any(item["metadata"]["name"] == name for item in self._list("/api/v1/namespaces"))
 
     def finish_namespace(self, name: str) -> None:

@@ -139,7 +139,6 @@ class Client:
         return counts
 
     def create_namespace(self, name: str) -> None:
-        """Create a namespace."""
         self.api.create_namespace(name)
 
     def install_crds(self, path: Path) -> None:

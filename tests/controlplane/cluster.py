@@ -100,7 +100,6 @@ class ControlPlane(Client):
         self._start_on_free_port(CONTROLLER_MANAGER, self._controller_manager_options)
 
     def stop_controller_manager(self) -> None:
-        """Stop the controller manager."""
         self.processes.stop(CONTROLLER_MANAGER, signal.SIGKILL)
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:

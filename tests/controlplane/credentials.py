@@ -61,7 +61,6 @@ class Credentials:
         return self._write_kubeconfig(path, url, user)
 
     def write_token_kubeconfig(self, path: Path, url: str, token: str) -> Path:
-        """Write a kubeconfig with a bearer token."""
         return self._write_kubeconfig(path, url, {"token": token})
 
     def _write_kubeconfig(self, path: Path, url: str, user: dict[str, str]) -> Path:

@@ -90,7 +90,6 @@ class OperatorProcess:
 
     @property
     def log_path(self) -> Path:
-        """Where it logs."""
         return self._processes.log_path(self.name)
 
     @property
@@ -119,8 +118,6 @@ class OperatorProcess:
             raise ProgramError(f"the operator ended with status {self.exit_code}")
 
     def wait_until_ready(self) -> None:
-        """Wait until it watches."""
-
         def log_of_the_living() -> str:
             self.check_running()
             return self.log

@@ -72,13 +72,11 @@ class Bill:
         )
 
     def outcomes(self) -> list[Outcome]:
-        """That of each server, and of all of them."""
         own = [self.outcome(name) for name in self._motion.seen]
         return [*own, total_of(own)]
 
 
 def total_of(own: list[Outcome]) -> Outcome:
-    """The sum of outcomes."""
     return Outcome(
         "all",
         requests=sum(one.requests for one in own),

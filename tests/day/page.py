@@ -45,7 +45,6 @@ def _printed() -> Iterator[str]:
 
 
 def main() -> None:
-    """Renew the page."""
     output = "\n".join(shortened(list(_printed())))
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(with_output(text, command(), output), encoding="utf-8")

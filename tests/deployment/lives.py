@@ -13,6 +13,7 @@ from pathlib import Path
 
 from inferno_operator.resources.dialects import DIALECTS, Dialect
 from inferno_operator.resources.objects import Kind
+from tests.cluster.actuated import backend, booster
 from tests.cluster.scene import Scene, condition
 from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import wait_until
@@ -27,7 +28,7 @@ from tests.deployment.rendering import (
 )
 from tests.deployment.rights import Calls, Right, granted
 from tests.deployment.run import OPERATOR, OPTIMIZERS, Cluster, Samples, leads, write_out_of_date
-from tests.deployment.workloads import Workloads
+from tests.deployment.workloads import REPLICAS, Workloads, server_that_grows
 
 OWN_TARGETS = ("ModelBooster", "ModelServing")
 Case = tuple[Dialect, str, Kind | None]
@@ -38,7 +39,6 @@ CASES: list[Case] = [
     *((dialect, "Binding", kind) for dialect in DIALECTS.values() for kind in dialect.scalers),
 ]
 BACKEND = "g2"
-REPLICAS = 2
 CHANGING = "changing"
 """A booster that no Server refers to, of which in the end little is left."""
 
@@ -65,9 +65,9 @@ class Boosters:
         for case in CASES:
             self._scene.apply(*self._manifests(*case))
         if self._looked_after is not None:
-            policies = {"maxReplicas": REPLICAS, "autoscalingPolicy": POLICY}
-            backends = [_backend(name, **policies) for name in (BACKEND, "superfluous")]
-            self._scene.apply(_booster(self._looked_after, CHANGING, *backends))
+            names = (BACKEND, "superfluous")
+            backends = [backend(name, 1, REPLICAS, autoscalingPolicy=POLICY) for name in names]
+            self._scene.apply(booster(CHANGING, *backends, dialect=self._looked_after))
 
     def wait_until_actuated(self) -> None:
         """Wait until every decision is where its Server wants it."""
@@ -88,17 +88,21 @@ class Boosters:
             return
         dialect = self._looked_after
         self._wait_for_children(dialect, 2)
-        self._scene.apply(self._stray_route(dialect), _booster(dialect, CHANGING, _backend()))
+        self._scene.apply(
+            self._stray_route(dialect), booster(CHANGING, backend(BACKEND, 1), dialect=dialect)
+        )
         self._wait_for_children(dialect, 1)
 
     def _manifests(self, dialect: Dialect, target: str, scaler: Kind | None) -> Iterator[Manifest]:
         name = _name(dialect, target, scaler)
-        yield _booster(dialect, name, _backend())
+        yield booster(name, backend(BACKEND, 1), dialect=dialect)
         if dialect != self._looked_after:
             yield _serving(dialect, name)
         if scaler is not None:
             yield _scaler(dialect, scaler, name)
-        yield _server(dialect, name, target)
+        backends = [{"name": BACKEND, "accelerator": "G2"}]
+        refers = {"name": name, "dialect": dialect.name, "backends": backends, "target": target}
+        yield server_that_grows(name, modelBooster=refers)
 
     def _wait_for_children(self, dialect: Dialect, backends: int) -> None:
         """Wait until the changing booster has what so many backends take, the last no policy."""
@@ -115,16 +119,15 @@ class Boosters:
         wait_until(counts, lambda found: found == wanted, f"children of {backends} backends")
 
     def _children(self, kind: Kind) -> list[Manifest]:
-        items = self._scene.control_plane.items(str(kind), self._scene.namespace)
+        items = self._scene.items(str(kind))
         owners = {i["metadata"]["name"]: i["metadata"].get("ownerReferences", ()) for i in items}
         return [o for found in owners.values() for o in found if o["name"] == CHANGING]
 
     def _stray_route(self, dialect: Dialect) -> Manifest:
         """What another release may have made of the booster."""
-        place = self._scene.namespace
-        booster = self._scene.control_plane.get(str(dialect.booster), CHANGING, place)
-        owner = {name: booster[name] for name in ("apiVersion", "kind")}
-        owner |= {name: booster["metadata"][name] for name in ("name", "uid")}
+        found = self._scene.get(str(dialect.booster), CHANGING)
+        owner = {name: found[name] for name in ("apiVersion", "kind")}
+        owner |= {name: found["metadata"][name] for name in ("name", "uid")}
         spec = {"modelName": CHANGING, "rules": []}
         stray = _manifest(dialect.route, f"{CHANGING}-stray", spec)
         return {**stray, "metadata": {**stray["metadata"], "ownerReferences": [owner]}}
@@ -137,22 +140,6 @@ def _name(dialect: Dialect, target: str, scaler: Kind | None) -> str:
 def _manifest(kind: Kind, name: str, spec: Manifest) -> Manifest:
     header = {"apiVersion": kind.api_version, "kind": kind.kind}
     return {**header, "metadata": {"name": name}, "spec": spec}
-
-
-def _booster(dialect: Dialect, name: str, *backends: Manifest) -> Manifest:
-    return _manifest(dialect.booster, name, {"backends": list(backends)})
-
-
-def _backend(name: str = BACKEND, **fields: object) -> Manifest:
-    return {
-        "name": name,
-        "type": "vLLM",
-        "modelURI": "hf://example/model",
-        "minReplicas": 1,
-        "maxReplicas": 1,
-        "workers": [{"type": "server", "image": "engine:1", "replicas": 1, "pods": 1}],
-        **fields,
-    }
 
 
 def _serving(dialect: Dialect, booster: str) -> Manifest:
@@ -172,29 +159,6 @@ def _scaler(dialect: Dialect, kind: Kind, booster: str) -> Manifest:
     if kind == dialect.policy:
         return _manifest(kind, name, {"homogeneousTarget": scaling})
     return _manifest(kind, name, {"policyRef": {"name": "policy"}, "scalingConfiguration": scaling})
-
-
-def _server(dialect: Dialect, booster: str, target: str) -> Manifest:
-    """A Server of the sample's model that is to have more replicas than there are."""
-    load = {"arrivalRate": 10, "avgLength": 512}
-    return {
-        "apiVersion": "inferno.platform.ai/v1alpha1",
-        "kind": "Server",
-        "metadata": {"name": booster},
-        "spec": {
-            "name": booster,
-            "class": "Free",
-            "model": "granite-13b",
-            "minNumReplicas": REPLICAS,
-            "currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load},
-            "modelBooster": {
-                "name": booster,
-                "dialect": dialect.name,
-                "backends": [{"name": BACKEND, "accelerator": "G2"}],
-                "target": target,
-            },
-        },
-    }
 
 
 COUNTED = "counted"
@@ -218,7 +182,6 @@ class CountedNode:
         self._scene = Scene(control_plane, COUNTED)
 
     def apply(self) -> None:
-        """Apply them."""
         self._control_plane.create_namespace(COUNTED)
         accelerator = {"name": "H100", "type": "H100", "cost": 1}
         self._scene.apply(
@@ -285,8 +248,6 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What an overlay did."""
-
     manifests: list[Manifest]
     warnings: str
     refusals: dict[str, str]
@@ -338,7 +299,6 @@ class _Subjects:
     counted: CountedNode | None
 
     def apply(self) -> None:
-        """Apply them."""
         self.boosters.apply()
         self.workloads.apply()
         if self.counted is not None:

@@ -31,7 +31,6 @@ def helm_template(helm: Path, *options: str | Path, release: str = RELEASE) -> l
 
 
 def find(manifests: Iterable[Manifest], kind: str, name: str) -> Manifest:
-    """The object of this kind and name."""
     return next(m for m in manifests if (m["kind"], m["metadata"]["name"]) == (kind, name))
 
 

@@ -158,8 +158,6 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerPod:
-    """A pod of the optimizer."""
-
     processes: Processes
     name: str
     port: int
@@ -191,7 +189,6 @@ class Pods:
     optimizer: OptimizerPod | None
 
     def scrapes(self, seconds: int) -> list[Scrape]:
-        """The metrics of all."""
         pages = [
             Scrape(seconds, metrics(operator), OPERATOR, operator.name)
             for operator in self.operators
@@ -228,7 +225,6 @@ class Samples:
             self.scene(sample).wait_until_done(OPTIMIZERS[sample])
 
     def scene(self, sample: str) -> Scene:
-        """The namespace of one."""
         return Scene(self.control_plane, self.namespaces[sample])
 
     def _objects(self, sample: str) -> Iterator[Manifest]:
@@ -240,7 +236,6 @@ class Samples:
 
 
 def metrics(operator: OperatorProcess) -> str:
-    """The page of its metrics."""
     return httpx.get(f"{operator.health_url}/metrics", timeout=PATIENCE_S).raise_for_status().text
 
 

@@ -42,16 +42,14 @@ class Workloads:
         self._scene.apply(*map(_workload, KINDS))
         for kind, field in SELECTORS.items():
             status = {"status": {field: f"app={_name(kind)}"}}
-            plane, namespace = self._scene.control_plane, self._scene.namespace
-            plane.patch(kind, _name(kind), status, namespace, subresource="status")
+            self._scene.patch(kind, _name(kind), status, "status")
         self._scene.apply(*map(_server, KINDS))
 
     def wait_until_scaled(self) -> None:
         """Wait until each has the replicas that were decided."""
 
         def replicas() -> list[int]:
-            namespace = self._scene.namespace
-            found = (self._scene.control_plane.get(k, _name(k), namespace) for k in KINDS)
+            found = (self._scene.get(kind, _name(kind)) for kind in KINDS)
             return [manifest["spec"]["replicas"] for manifest in found]
 
         wait_until(replicas, lambda found: set(found) == {REPLICAS}, "scaled workloads")
@@ -76,24 +74,23 @@ def _workload(kind: str) -> Manifest:
 
 
 def _server(kind: str) -> Manifest:
+    workload = {"apiVersion": KINDS[kind], "kind": kind, "name": _name(kind)}
+    return server_that_grows(_name(kind), workloads=[{"accelerator": ACCELERATOR, **workload}])
+
+
+def server_that_grows(name: str, **places: object) -> Manifest:
     """A Server of the sample's model that is to have more replicas than there are."""
     load = {"arrivalRate": 10, "avgLength": 512}
-    workload = {
-        "accelerator": ACCELERATOR,
-        "apiVersion": KINDS[kind],
-        "kind": kind,
-        "name": _name(kind),
-    }
     return {
         "apiVersion": "inferno.platform.ai/v1alpha1",
         "kind": "Server",
-        "metadata": {"name": _name(kind)},
+        "metadata": {"name": name},
         "spec": {
-            "name": _name(kind),
+            "name": name,
             "class": "Free",
             "model": "granite-13b",
             "minNumReplicas": REPLICAS,
             "currentAlloc": {"accelerator": "", "numReplicas": 0, "load": load},
-            "workloads": [workload],
+            **places,
         },
     }

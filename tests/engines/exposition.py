@@ -38,7 +38,6 @@ class Single:
         return family
 
     def values(self, replica: Replica) -> Iterable[float]:
-        """Its present value."""
         return (self.value(replica),)
 
 
@@ -65,7 +64,6 @@ class Completions:
         return family
 
     def values(self, replica: Replica) -> Iterable[float]:
-        """Its present values."""
         return replica.totals.completions.values()
 
 

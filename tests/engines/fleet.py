@@ -88,12 +88,10 @@ class Pod:
 
     @property
     def path(self) -> str:
-        """Where its metrics are."""
         return f"/replicas/{self.name}/metrics"
 
     @property
     def scrapes(self) -> Scrapes:
-        """What becomes of its scrapes."""
         return self._scrapes
 
     @scrapes.setter

@@ -45,7 +45,6 @@ class VirtualClock:
         self.is_real = False
 
     def __call__(self) -> float:
-        """The time."""
         return time.time() if self.is_real else self.now
 
 

@@ -48,7 +48,6 @@ class SimulatorSettings:
 
     @property
     def options(self) -> list[str]:
-        """Options of the program."""
         return [
             f"--model={self.model_name}",
             f"--inter-token-latency={self.inter_token_ms}ms",

@@ -70,7 +70,6 @@ class Target:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
         return f"http://{self.address}{self.path}"
 
 
@@ -100,7 +99,6 @@ class Access:
 
     @property
     def scheme(self) -> str:
-        """Scheme of its URL."""
         return "https" if "tls_server_config" in self.web_config else "http"
 
 
@@ -310,7 +308,6 @@ def _url(target: Mapping[str, str]) -> str:
 
 
 def _nodes(tree: object) -> Iterator[Json]:
-    """All objects of a syntax tree."""
     if isinstance(tree, list):
         for item in tree:
             yield from _nodes(item)

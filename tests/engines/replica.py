@@ -46,7 +46,6 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value, `times` times."""
         self._counts[bisect_left(self._bounds, value)] += times
         self.sum += value * times
 
@@ -243,7 +242,6 @@ class Replica:
 
     @property
     def kv_tokens(self) -> int:
-        """Tokens in the KV cache."""
         return self._kv_tokens
 
     def set_rate(self, rate: float, now: float) -> None:

@@ -28,7 +28,6 @@ class Request:
     events: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
 
     def token(self) -> None:
-        """Make one."""
         self.made += 1
         self.events.put_nowait(self.made)
 
@@ -151,7 +150,6 @@ class StreamingEngine:
 
 
 def event(document: object) -> bytes:
-    """An event of a stream."""
     return f"data: {json.dumps(document)}\n\n".encode()
 
 
@@ -189,7 +187,6 @@ class Transport(httpx.AsyncBaseTransport):
         self._engine = engine
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer a request."""
         if request.url.path.endswith("/models"):
             return httpx.Response(200, json=self._engine.models)
         return httpx.Response(200, stream=Stream(self._engine.stream(json.loads(request.content))))
@@ -217,7 +214,6 @@ class LoopbackEngine:
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     async def serve(self) -> None:

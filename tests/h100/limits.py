@@ -45,7 +45,6 @@ class Limit:
 
 
 def limits() -> Iterator[Limit]:
-    """All limits."""
     runs = tuple(measured())
     open_runs = (run for run in runs if not run.clients)
     random = tuple(r for r in open_runs if r.batch == USUAL_BATCH and r.rate <= USUAL_RATE)

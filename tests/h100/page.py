@@ -58,7 +58,6 @@ model came out 16 to 19 % too short.
 
 
 def page() -> str:
-    """The page."""
     random = sorted(
         (run for run in measured() if not run.clients), key=lambda run: (run.batch, run.rate)
     )

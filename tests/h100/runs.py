@@ -56,7 +56,6 @@ class Predicted:
 
 
 def measured() -> list[Measured]:
-    """All runs."""
     with (DATA / "runs.csv").open(encoding="utf-8") as file:
         return [
             Measured(
@@ -110,7 +109,6 @@ def latencies(model: StepModel, rate: float) -> Latencies:
 
 
 def predicted(fit: StepFit, run: Measured) -> Predicted:
-    """What a fit predicts for a run."""
     batch = run.clients or run.batch
     model = replica(fit.parameters, batch, run.inputs, run.outputs, cached=run.cached)
     if run.clients:

@@ -30,8 +30,6 @@ class Trials:
 
 QWEN = Trials(DATA.parent / "h100-qwen3-4b", "requests.csv", 5.0)
 LLAMA = Trials(DATA.parent / "h100-llama3-3b", "requests.csv.gz", 8.0)
-H200 = Trials(DATA.parent / "h200-llama3-3b", "requests.csv.gz", 8.0)
-"""The last is on another card."""
 
 AS_PRINTED, WITHOUT_CAPTURES = QWEN.file("bench"), QWEN.file("bench-without-captures")
 """What `inferno bench` measured, and the same without the time in which graphs were made."""

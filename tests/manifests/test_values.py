@@ -52,7 +52,6 @@ def rendered(helm: Path, tmp_path: Path) -> Render:
 
 
 def pods(manifests: list[Manifest]) -> list[Manifest]:
-    """Templates of all pods."""
     return [find(manifests, "Deployment", name)["spec"]["template"] for name in NAMES]
 
 

@@ -166,7 +166,8 @@ class History:
         return fleet.add(name, settings, 0, RATE)
 
 
-INTERVALS_S = (3, 15, 30)
+INTERVALS_S = (15, 30)
+"""Between scrapes; of three seconds see the first measurements."""
 
 
 def scraping(interval_s: int) -> Scraping:

@@ -34,12 +34,10 @@ class Entry:
 
     @property
     def experts(self) -> bool:
-        """Whether the model has experts."""
         return replica(self).model.experts > 0
 
     @property
     def several(self) -> bool:
-        """Whether it is on several cards."""
         return self.cards > 1
 
 
@@ -61,7 +59,6 @@ class Point:
 
 @cache
 def points() -> tuple[Point, ...]:
-    """All that was measured."""
     with (DATA / "times.csv").open(encoding="utf-8") as file:
         return tuple(map(_point, csv.DictReader(file)))
 
@@ -81,7 +78,6 @@ def _point(row: Mapping[str, str]) -> Point:
 
 @cache
 def replica(entry: Entry, inputs: int = 1024, outputs: int = 256) -> Roofline:
-    """The roofline of an entry."""
     return _estimate(entry, inputs, outputs)[0]
 
 

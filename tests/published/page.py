@@ -33,7 +33,6 @@ WHY = """
 
 
 def page() -> str:
-    """The page."""
     found = judged()
     median = float(np.median([one.off for one in found]))
     together: dict[str, list[Judged]] = {}

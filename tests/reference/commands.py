@@ -44,7 +44,6 @@ def index_of_commands() -> str:
 
 
 def commands_of(page: str) -> str:
-    """A section for each command of a page."""
     return "\n\n".join(map(_section, contexts_of(page)))
 
 

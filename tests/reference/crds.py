@@ -28,7 +28,6 @@ LIMITS = {
 
 
 def index_of_kinds() -> str:
-    """What each kind is, and its page."""
     lines = [
         (f"[{resource.kind}](crds/{resource.kind.lower()}.md)", _schema(resource)["description"])
         for resource in RESOURCES
@@ -67,7 +66,6 @@ def _fields(path: str, schema: Schema, seen: dict[str, str]) -> Iterator[Field]:
 
 
 def kind(resource: type[Resource]) -> str:
-    """What a kind is, and its fields."""
     definition = crd(resource)["spec"]
     names, version = definition["names"], definition["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
@@ -109,7 +107,6 @@ def _type(schema: Schema) -> str:
 
 
 def _limits(schema: Schema) -> str:
-    """What else a value has to be."""
     if "enum" in schema:
         return f"One of {', '.join(map(code, schema['enum']))}."
     told = [

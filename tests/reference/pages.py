@@ -28,7 +28,6 @@ ELSEWHERE = {"chart": CHART / "README.md", "reasons": FOLDER / "index.md"}
 
 
 def page(part: str) -> Path:
-    """Where a part is."""
     return ELSEWHERE.get(part, DOCS / "reference" / f"{part}.md")
 
 

@@ -35,7 +35,6 @@ class Handler(BaseHTTPRequestHandler):
     server: "FaultyOptimizer"
 
     def do_POST(self) -> None:
-        """Send the fault."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         answer = encode_solution(optimize(decode_system(asked)))
         with suppress(OSError):  # the client has seen enough
@@ -80,7 +79,6 @@ class FaultyOptimizer(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         port: int = self.server_address[1]
         return port
 
@@ -90,7 +88,6 @@ class FaultyOptimizer(ThreadingHTTPServer):
 
 @contextmanager
 def serving(fault: Fault) -> Iterator[FaultyOptimizer]:
-    """Serve a fault."""
     with FaultyOptimizer(fault) as server:
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
@@ -101,7 +98,6 @@ def serving(fault: Fault) -> Iterator[FaultyOptimizer]:
 
 
 def text(body: str | bytes, status: int = 200, **headers: str) -> Send:
-    """Send a text instead."""
     encoded = body.encode() if isinstance(body, str) else body
     return lambda handler, _: handler.reply(encoded, status, **headers)
 

@@ -90,7 +90,6 @@ class RestOptimizer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return f"http://{HOST}:{self.port}"
 
     def start(self) -> None:
@@ -211,11 +210,9 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Answer a GET."""
         self._respond(None)
 
     def do_POST(self) -> None:
-        """Answer a POST."""
         length = int(self.headers["Content-Length"])
         self._respond(json.loads(self.rfile.read(length)))
 

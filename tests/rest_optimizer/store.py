@@ -51,7 +51,6 @@ class Store:
         return answers[name]()
 
     def system(self, options: Document) -> Document:
-        """All of it, as a system to optimize."""
         profiles = [data for model in self.models.values() for data in model.values()]
         return {
             "system": {

@@ -22,7 +22,6 @@ AUDIT_POLICY = Path(pods.__file__).with_name("audit-policy.yaml")
 
 @pytest.fixture(scope="session")
 def image() -> Iterator[Path]:
-    """What the image has in it."""
     with pods.image() as folder:
         yield folder
 

@@ -1,4 +1,4 @@
-"""The console of kustomize and Helm on a real API server: no token, and options that exist."""
+"""The console on a real API server: admitted without privileges, with options that exist."""
 
 import json
 import subprocess
@@ -14,32 +14,19 @@ from tests.deployment.rendering import (
     Manifest,
     copy_with_components,
     find,
-    helm_template,
     kustomize,
 )
-from tests.tiers import extended
 
 CONSOLE = "inferno-console"
 ORIGIN = "https://inferno.example.com"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
-@pytest.fixture(params=["kustomize", *extended("helm")])
-def manifests(
-    request: pytest.FixtureRequest,
-    control_plane: ControlPlane,
-    helm: Path,
-    namespace: str,
-    tmp_path: Path,
-) -> list[Manifest]:
-    """What the component or the value adds, for a namespace of the test."""
-    if request.param == "helm":
-        rendered = helm_template(
-            helm, "--set=console.enabled=true", f"--set=console.origin={ORIGIN}"
-        )
-    else:
-        overlay = copy_with_components(tmp_path, "stateless", "console")
-        rendered = kustomize(control_plane.kubectl_program, overlay)
+@pytest.fixture
+def manifests(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> list[Manifest]:
+    """What the component adds, for a namespace of the test; the chart renders the same."""
+    overlay = copy_with_components(tmp_path, "stateless", "console")
+    rendered = kustomize(control_plane.kubectl_program, overlay)
     own = [m for m in rendered if m["metadata"]["name"] == CONSOLE]
     moved: list[Manifest] = json.loads(json.dumps(own).replace(NAMESPACE, namespace))
     return moved
@@ -69,14 +56,6 @@ def test_it_is_admitted_without_a_warning_where_none_has_privileges(
         *("ServiceAccount", "Deployment", "Service", "NetworkPolicy")
     }
     assert (applied.stderr, started.stderr) == ("", "")
-
-
-def test_it_has_no_token(pod: Manifest, manifests: list[Manifest]) -> None:
-    account = find(manifests, "ServiceAccount", CONSOLE)
-
-    assert pod["automountServiceAccountToken"] is False
-    assert account["automountServiceAccountToken"] is False
-    assert not any("projected" in volume for volume in pod["volumes"])
 
 
 def test_its_options_are_those_of_the_command_and_its_files_are_mounted(pod: Manifest) -> None:

@@ -206,35 +206,6 @@ def test_two_releases_share_a_cluster(
 
 
 @pytest.mark.extended
-def test_another_release_takes_over_the_definitions_of_one_that_is_gone(
-    on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
-) -> None:
-    on_cluster("install", CHART, "--create-namespace", namespace="first")
-    on_cluster("uninstall", "--wait", namespace="first")
-
-    on_cluster("install", CHART, "--create-namespace", "--take-ownership", namespace="second")
-    on_cluster("uninstall", "--wait", namespace="second")
-
-    namespaces = {"namespace/first", "namespace/second"}
-    assert deployment_cluster.cluster_wide_objects() - before == KEPT | namespaces
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("before")
-def test_a_variable_of_another_value_can_be_changed_by_an_upgrade(
-    on_cluster: Helm, deployment_cluster: Cluster
-) -> None:
-    on_cluster("install", CHART, "--create-namespace")
-
-    on_cluster("upgrade", CHART, "--set=environment.INFERNO_STATELESS=false")
-
-    deployment = deployment_cluster.control_plane.get("deployment", "inferno-operator", NAMESPACE)
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    found = [v["value"] for v in container["env"] if v["name"] == "INFERNO_STATELESS"]
-    assert found == ["false"]
-
-
-@pytest.mark.extended
 def test_helm_takes_over_what_make_has_deployed(
     on_cluster: Helm, deployment_cluster: Cluster, before: set[str]
 ) -> None:

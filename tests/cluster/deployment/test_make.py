@@ -10,7 +10,6 @@ import yaml
 
 from tests.cluster.scene import FINALIZER, Scene, mode_called
 from tests.conftest import ROOT
-from tests.controlplane.operator_process import OperatorProcess
 from tests.deployment.make import Make
 from tests.deployment.pods import Pod
 from tests.deployment.rendering import NAMESPACE, OVERLAYS, Manifest, find
@@ -140,15 +139,7 @@ def test_undeploy_ends_beside_an_operator_that_runs_elsewhere(
     """Stateful with a remote optimizer, it gives objects its finalizer again and again."""
     control_plane = held.control_plane
     with mode_called("stateful-remote", control_plane.processes) as mode:
-        elsewhere = OperatorProcess(
-            control_plane.processes,
-            tmp_path.name,
-            control_plane.kubeconfig,
-            held.namespace,
-            mode.environment,
-            command=None,
-        )
-        elsewhere.wait_until_ready()
+        elsewhere = held.start_operator(tmp_path.name, **mode.environment)
         held.wait_until_held(mode)
 
         make("undeploy", "OVERLAY=stateful")

@@ -16,15 +16,14 @@ import pytest
 import yaml
 
 from inferno_operator.resources.dialects import KTHENA
+from tests.cluster.actuated import backend, booster
 from tests.cluster.scene import Mode, Scene, condition, mode_called
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import wait_until
 from tests.deployment.make import Make, make_files
 from tests.deployment.rendering import NAMESPACE
 from tests.deployment.run import Cluster
-from tests.tiers import extended
 
 Manifest = dict[str, Any]
 
@@ -67,10 +66,10 @@ def kubectl(plane: ControlPlane) -> Callable[..., str]:
     return run
 
 
-@pytest.fixture(params=["stateless-remote", *extended("stateful-remote", "stateless-local")])
-def mode(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Mode]:
-    """With INFERNO_HOST, INFERNO_PORT and INFERNO_STATELESS, or with none of them."""
-    with mode_called(request.param, plane.processes) as mode:
+@pytest.fixture
+def mode(plane: ControlPlane) -> Iterator[Mode]:
+    """With INFERNO_HOST, INFERNO_PORT and INFERNO_STATELESS."""
+    with mode_called("stateless-remote", plane.processes) as mode:
         yield mode
 
 
@@ -105,13 +104,10 @@ def test_the_readme_of_the_controller_and_its_demo(
     kubectl("apply -k manifests/yamls/")
     scene = Scene(plane, USERS)
     before = scene.servers()
-    operator = OperatorProcess(
-        plane.processes, tmp_path.name, plane.kubeconfig, USERS, mode.environment, command=None
-    )
-    operator.wait_until_ready()
-    place = "local, in this process" if mode.optimizer is None else f"remote, {mode.optimizer.url}"
-    assert f"optimizer: {place}" in operator.log
-    assert f"operator: {mode.name.partition('-')[0]}" in operator.log
+    operator = scene.start_operator(tmp_path.name, **mode.environment)
+    assert mode.optimizer is not None
+    assert f"optimizer: remote, {mode.optimizer.url}" in operator.log
+    assert "operator: stateless" in operator.log
 
     # Patch optimizer CR to invoke optimizer; inspect optimization decisions.
     kubectl("""patch --type merge --patch '{"spec":{"optimize":true}}' optimizer inferno""")
@@ -153,28 +149,21 @@ def test_the_pages_of_the_model_booster(plane: ControlPlane, make: Make, tmp_pat
     make("install")
     namespace = "booster-pages"
     plane.create_namespace(namespace)
-    operator = OperatorProcess(
-        plane.processes,
-        tmp_path.name,
-        plane.kubeconfig,
-        namespace,
-        {"INFERNO_MODEL_BOOSTER": "kthena"},
-        command=None,
-    )
-    operator.wait_until_ready()
+    scene = Scene(plane, namespace)
+    operator = scene.start_operator(tmp_path.name, INFERNO_MODEL_BOOSTER="kthena")
 
     def children(name: str) -> dict[str, list[Manifest]]:
         found = {kind.kind: plane.items(str(kind), namespace) for kind in KTHENA.children}
         return {kind: [i for i in items if owner(i) == name] for kind, items in found.items()}
 
     def told(name: str, type_: str, status: str) -> str:
-        booster = plane.wait_for(
+        found = plane.wait_for(
             str(KTHENA.booster),
             name,
             lambda found: condition(found, type_).get("status") == status,
             namespace,
         )
-        return str(condition(booster, type_)["message"])
+        return str(condition(found, type_)["message"])
 
     # Users need to create a ModelBooster alone; policy and binding are optional.
     plane.api.apply(
@@ -228,19 +217,6 @@ def owner(child: Manifest) -> str:
 
 
 def booster_of(name: str, image: str = "engine:1", **fields: object) -> Manifest:
-    backend = {
-        "name": "main",
-        "type": "vLLM",
-        "modelURI": "hf://example/model",
-        "minReplicas": 1,
-        "maxReplicas": 1,
-        "workers": [{"type": "server", "image": image, "replicas": 1, "pods": 1}],
-    }
-    if "autoscalingPolicy" in fields:
-        backend["maxReplicas"] = 2
-    return {
-        "apiVersion": KTHENA.booster.api_version,
-        "kind": KTHENA.booster.kind,
-        "metadata": {"name": name},
-        "spec": {"backends": [{**backend, **fields}]},
-    }
+    workers = [{"type": "server", "image": image, "replicas": 1, "pods": 1}]
+    most = 2 if "autoscalingPolicy" in fields else 1
+    return booster(name, backend("main", 1, most, workers=workers, **fields))

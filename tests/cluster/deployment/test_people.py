@@ -125,7 +125,6 @@ def may(control_plane: ControlPlane, role: str, asked: str) -> bool:
 
 
 def plugin_of(control_plane: ControlPlane, role: str, folder: Path) -> Plugin:
-    """The plugin with the rights of who has a role."""
     plugin = Plugin(control_plane, TEAM, folder)
     config = yaml.safe_load(control_plane.service_account_kubeconfig(TEAM, role).read_text())
     config["contexts"][0]["context"]["namespace"] = TEAM

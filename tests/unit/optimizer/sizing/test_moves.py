@@ -17,8 +17,7 @@ from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
-from tests.bench import fleets
-from tests.generate import fleet
+from tests.generate import fleet, of_generation, with_different_lengths
 from tests.unit.optimizer.random_systems import Kind, random_system
 from tests.unit.optimizer.sizing.test_demands import busy_system
 from tests.unit.optimizer.systems import Demand, accelerators, outcome, system_of
@@ -174,8 +173,8 @@ def test_loads_to_come_take_few_more_evaluations(
         return averages(replicas, rate)
 
     monkeypatch.setattr(Replicas, "averages", counted)
-    document = fleets.with_different_lengths(fleet(60, 20, 1, 1.0))
-    still = running(decode_system(fleets.of_generation(document, generation)))
+    document = with_different_lengths(fleet(60, 20, 1, 1.0))
+    still = running(decode_system(of_generation(document, generation)))
 
     def evaluations(system: System) -> int:
         evaluated.clear()

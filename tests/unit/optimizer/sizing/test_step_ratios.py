@@ -15,8 +15,7 @@ from inferno_optimizer.sizing.queueing import Averages, FloatArray, IntArray
 from inferno_optimizer.sizing.rates import size
 from inferno_optimizer.sizing.replicas import Replicas
 from inferno_optimizer.wire.codec import decode_system
-from tests.bench import fleets
-from tests.generate import JsonObject, fleet
+from tests.generate import JsonObject, fleet, of_generation, with_different_lengths
 from tests.tiers import extended
 from tests.unit.optimizer.sizing.test_step_model import latencies_at, wild
 
@@ -72,8 +71,8 @@ def with_long_prompts(document: JsonObject) -> JsonObject:
 @pytest.mark.parametrize(("long", "most"), [(False, 3.2), (True, 4.5)], ids=["short", "long"])
 def test_replicas_are_evaluated_a_few_times_to_know_their_number(long: bool, most: float) -> None:
     """At the lowest rate, at one that their number follows from, and a few of them at others."""
-    document = fleets.with_different_lengths(fleet(60, 20, 1, 1.0))
-    document = fleets.of_generation(document, 4)
+    document = with_different_lengths(fleet(60, 20, 1, 1.0))
+    document = of_generation(document, 4)
     system = decode_system(with_long_prompts(document) if long else document)
     catalogue = Catalogue(system.by_name())
     cases = [case for case in map(catalogue.case, system.servers) if isinstance(case, Case)]

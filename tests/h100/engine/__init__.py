@@ -1,1 +1,0 @@
-"""An engine on a GPU: transformers' continuous batching behind the API of OpenAI."""
