@@ -35,15 +35,18 @@ def test_a_file_that_is_no_text_is_refused_by_its_name(
     assert words in str(named.value)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "name", b"\xef\xbb\xbftext")
-
-    assert read_text(tmp_path / "name") == "text"
-
-
-def test_a_file_that_cannot_be_written_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"missing/name: No such file or directory"):
-        write_bytes(tmp_path / "missing" / "name", b"")
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("missing/name", "missing/name: No such file or directory"),
+        ("/dev/full", r"^/dev/full: No space left on device$"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_by_its_name(
+    path: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=words):
+        write_bytes(tmp_path / path, b"text")
 
 
 def test_a_full_disk_leaves_the_file_that_was_there_and_nothing_else(tmp_path: Path) -> None:
@@ -56,11 +59,6 @@ def test_a_full_disk_leaves_the_file_that_was_there_and_nothing_else(tmp_path: P
     assert str(refused.value) == f"{file}: File too large"
     assert file.read_text() == "the page of yesterday"
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_device_that_is_full_is_named() -> None:
-    with pytest.raises(InputError, match=r"^/dev/full: No space left on device$"):
-        write_bytes("/dev/full", b"text")
 
 
 def test_a_file_stays_what_it_was_when_it_is_written_anew(tmp_path: Path) -> None:
@@ -76,15 +74,6 @@ def test_a_file_stays_what_it_was_when_it_is_written_anew(tmp_path: Path) -> Non
     assert link.is_symlink()
 
 
-def test_a_new_file_has_the_permissions_that_the_user_gives_to_all(tmp_path: Path) -> None:
-    (tmp_path / "ordinary").write_text("")
-    write_bytes(tmp_path / "name", b"")
-
-    modes = {file.stat().st_mode for file in tmp_path.iterdir()}
-
-    assert len(modes) == 1
-
-
 def test_lines_are_added_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "lines"
     append_bytes(file, b"first\n")
@@ -96,3 +85,14 @@ def test_lines_are_added_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert file.read_text() == "first\n"
     append_bytes(file, b"second\n")
     assert file.read_text() == "first\nsecond\n"
+
+
+def test_a_new_file_has_the_permissions_of_others_and_a_mark_of_byte_order_is_no_text(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "ordinary").write_text("")
+
+    write_bytes(tmp_path / "name", b"\xef\xbb\xbftext")
+
+    assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1
+    assert read_text(tmp_path / "name") == "text"

@@ -90,16 +90,6 @@ async def waiting() -> tuple[Reconciler, WorkQueue[str]]:
     return reconcile, queue
 
 
-async def test_a_key_is_reconciled_and_leaves_nothing_behind() -> None:
-    reconcile = Reconciler()
-    queue = WorkQueue(reconcile)
-
-    queue.add("a", 1)
-    await all_work_done()
-
-    assert reconcile.started == ["a"]
-
-
 async def test_a_key_that_settled_is_reconciled_again_when_asked_for_again() -> None:
     reconcile = Reconciler()
     queue = WorkQueue(reconcile)
@@ -186,19 +176,6 @@ async def test_a_key_has_one_worker_at_a_time() -> None:
     assert not reconcile.overlapping
 
 
-async def test_keys_do_not_wait_for_each_other() -> None:
-    reconcile = Reconciler()
-    queue = WorkQueue(reconcile)
-    reconcile.gate.clear()
-
-    queue.add("a", 1)
-    queue.add("b", 1)
-    await reconcile.wait_for_runs(2)
-
-    assert sorted(reconcile.started) == ["a", "b"]
-    await queue.close()
-
-
 async def test_failures_in_a_row_are_counted_until_it_settles() -> None:
     reconcile = Reconciler(
         [ReconcileResult.FAILED] * 3 + [ReconcileResult.SETTLED, ReconcileResult.FAILED]
@@ -260,49 +237,26 @@ def test_the_wait_doubles_up_to_half_a_minute(failures: int, seconds: float) -> 
     assert Backoff().seconds(failures) == seconds
 
 
-async def test_closing_cancels_what_runs_and_what_waits() -> None:
+async def test_keys_that_run_or_wait_are_counted_until_closing_cancels_them_at_once() -> None:
     reconcile, queue = await waiting()
+    assert queue.longest_run == 0.0
     reconcile.gate.clear()
     queue.add("runs", 1)
-    await reconcile.wait_for_runs(2)
+    await reconcile.wait_for_runs(2)  # no key waits for another
+    await asyncio.sleep(3.0)
+    assert queue.longest_run == pytest.approx(3.0)
+    assert queue.depth == 2
+    asked = asyncio.get_running_loop().time()
 
     await queue.close()
 
+    assert asyncio.get_running_loop().time() == asked
     assert reconcile.cancelled == ["runs"]
+    assert queue.depth == 0
     assert not other_tasks()
 
 
-async def test_closing_before_the_first_run_prevents_it() -> None:
-    reconcile = Reconciler()
-    queue = WorkQueue(reconcile)
-    queue.add("a", 1)
-
-    await queue.close()
-
-    assert not reconcile.started
-    assert not other_tasks()
-
-
-async def test_closing_an_idle_queue_is_nothing_to_do() -> None:
-    queue = WorkQueue(Reconciler())
-
-    await queue.close()
-    await queue.close()
-
-    assert not other_tasks()
-
-
-async def test_a_reconcile_that_breaks_is_tried_again() -> None:
-    reconcile = Reconciler([RuntimeError("a defect")])
-    queue = WorkQueue(reconcile, AT_ONCE)
-
-    queue.add("a", 1)
-    await all_work_done()
-
-    assert reconcile.started == ["a", "a"]
-
-
-async def test_a_reconcile_that_breaks_is_logged_with_its_key_and_cause(
+async def test_a_reconcile_that_breaks_is_logged_with_its_key_and_cause_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reconcile = Reconciler([RuntimeError("a defect")])
@@ -310,6 +264,8 @@ async def test_a_reconcile_that_breaks_is_logged_with_its_key_and_cause(
 
     queue.add("default/inferno", 1)
     await all_work_done()
+
+    assert reconcile.started == ["default/inferno"] * 2
 
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert any("default/inferno" in record.getMessage() for record in errors)
@@ -330,48 +286,17 @@ async def test_a_reconcile_that_breaks_holds_up_no_other_key() -> None:
     await asyncio.gather(*broken, return_exceptions=True)
 
 
-async def test_a_closed_queue_takes_nothing() -> None:
+async def test_a_closed_queue_runs_nothing_and_takes_nothing() -> None:
     reconcile = Reconciler()
     queue = WorkQueue(reconcile)
-    await queue.close()
+    queue.add("a", 1)
 
+    await queue.close()
+    await queue.close()
     queue.add("a", 1)
     await all_work_done()
 
     assert not reconcile.started
-
-
-async def test_keys_that_run_or_wait_for_their_next_try_are_counted() -> None:
-    reconcile, queue = await waiting()
-    reconcile.gate.clear()
-    queue.add("runs", 1)
-    await reconcile.wait_for_runs(2)
-
-    assert queue.depth == 2
-    await queue.close()
-    assert queue.depth == 0
-
-
-async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> None:
-    reconcile, queue = await waiting()
-    idle = queue.longest_run
-    reconcile.gate.clear()
-    queue.add("runs", 1)
-    await reconcile.wait_for_runs(2)
-    await asyncio.sleep(3.0)  # of virtual time
-
-    assert idle == 0.0
-    assert queue.longest_run == pytest.approx(3.0)
-    await queue.close()
-
-
-async def test_a_queue_that_is_closed_does_not_wait_for_the_next_try() -> None:
-    _, queue = await waiting()
-    asked = asyncio.get_running_loop().time()
-
-    await queue.close()
-
-    assert asyncio.get_running_loop().time() == asked
 
 
 async def test_a_queue_that_is_closed_just_as_a_key_is_asked_for_again_ends() -> None:
