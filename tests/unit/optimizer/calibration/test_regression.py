@@ -25,10 +25,6 @@ def fitted(y: np.ndarray, prior: Prior = NOTHING, weights: np.ndarray | None = N
     return robust_fit(Rows(design, y[None], np.zeros((1, len(X))), weights[None]), prior)
 
 
-def test_points_on_a_line_give_the_line() -> None:
-    assert fitted(8 + 0.1 * X).coefficients[0] == pytest.approx([8, 0.1])
-
-
 def test_the_estimate_is_that_of_scipy_with_the_same_loss() -> None:
     noise = np.random.default_rng(1).normal(0, 0.05, X.shape)
     y = (8 + 0.1 * X) * (1 + noise)
@@ -42,13 +38,6 @@ def test_the_estimate_is_that_of_scipy_with_the_same_loss() -> None:
     other = optimize.least_squares(residuals, [5.0, 1.0], loss="huber")
 
     assert estimate.coefficients[0] == pytest.approx(other.x, rel=1e-3)
-
-
-def test_outliers_hardly_move_the_line() -> None:
-    y = (8 + 0.1 * X) * (1 + np.random.default_rng(2).normal(0, 0.03, X.shape))
-    y[[3, 30, 58]] *= 4
-
-    assert fitted(y).coefficients[0] == pytest.approx([8, 0.1], rel=0.1)
 
 
 def test_a_slope_below_zero_becomes_zero_and_the_rest_is_fitted_again() -> None:
