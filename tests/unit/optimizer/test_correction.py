@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from inferno_optimizer.correction import MISSED, MOST, MOST_VAIN, Correction
+from inferno_optimizer.correction import MISSED, Correction
 
 MINUTE_S = 60.0
 WAIT_S = np.array([300.0])
@@ -34,38 +34,12 @@ def shared(slower: float) -> Callable[[int], float]:
     return lambda n: slower * (STEP_MS + PER_REQUEST_MS * requests / n) / TARGET_MS
 
 
-def test_slower_replicas_get_as_many_as_meet_the_target() -> None:
-    ratio_of = shared(1.2)
-    fewest = next(n for n in range(1, 100) if ratio_of(n) <= MISSED)
-
-    *_, (_, replicas) = steps(ratio_of, 120)
-
-    assert PLANNED < replicas == fewest
-
-
-def test_replicas_as_the_model_says_get_no_more() -> None:
-    assert all(correction.factor[0] == 1.0 for correction, _ in steps(shared(1.0), 1440))
-
-
 def test_a_rise_waits_for_the_window_after_the_one_before() -> None:
     factors = [correction.factor[0] for correction, _ in steps(shared(1.5), 30)]
     rises = np.flatnonzero(np.diff([1.0, *factors]) > 0)
 
     assert factors[rises[0]] == pytest.approx(4 / 3)
     assert np.all(np.diff(rises) >= WAIT_S[0] / MINUTE_S)
-
-
-def test_the_factor_ends_at_the_limit() -> None:
-    *_, (correction, _) = steps(lambda n: 30.0 / n, 240)
-
-    assert correction.factor[0] == MOST
-
-
-def test_a_target_that_no_replicas_meet_stops_the_rise() -> None:
-    *_, (correction, _) = steps(lambda _: 1.3, 240)
-
-    assert correction.vain[0] == MOST_VAIN
-    assert correction.factor[0] == pytest.approx(4 / 3 * 5 / 4)  # two rises of one replica each
 
 
 def test_the_factor_falls_by_a_tenth_in_half_an_hour_of_room() -> None:

@@ -16,13 +16,6 @@ def column(*numbers: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     return np.array(numbers, dtype=np.float64)[:, None]
 
 
-def test_an_increase_beyond_chance_is_seen_at_once_and_a_decrease_is_not() -> None:
-    long = np.array([5.0, 5.0, 5.0])
-    short = np.array([10.0, 6.0, 1.0])
-
-    assert significant_rate(long, LONG_S, [(short, SHORT_S)]).tolist() == [10.0, 5.0, 5.0]
-
-
 def test_constant_arrivals_are_seldom_taken_for_more() -> None:
     random, rate = np.random.default_rng(1), 5.0
     short = random.poisson(rate * SHORT_S, 100_000) / SHORT_S

@@ -29,10 +29,8 @@ from inferno_optimizer.system import (
     TokenBudgetParameters,
 )
 from inferno_optimizer.wire.codec import (
-    decode_system,
     encode_explanation,
     encode_solution,
-    encode_system,
 )
 from tests.unit.optimizer import oracles
 from tests.unit.optimizer.systems import NOTHING, Demand, accelerators, one_server, system_of
@@ -421,14 +419,3 @@ def test_an_accelerator_that_no_request_fits_on_is_left_out_of_several() -> None
 
     assert found["A100"].reason == ""
     assert found["G2"].reason == "a request keeps 1600 tokens, more than its maxTokens 1599"
-
-
-def test_bounds_go_over_the_wire_where_they_are() -> None:
-    told = bounded(IN_AND_OUT, max_tokens=200_000, max_sequences=64)
-    untold = bounded(IN_AND_OUT)
-
-    data = [encode_system(one)["system"]["modelData"]["models"][0] for one in (told, untold)]
-
-    assert (data[0]["maxTokens"], data[0]["maxNumSeqs"]) == (200_000, 64)
-    assert data[1].keys() & {"maxTokens", "maxNumSeqs"} == set()
-    assert decode_system(encode_system(told)).profiles == told.profiles
