@@ -200,16 +200,6 @@ def test_a_full_queue_rejects() -> None:
     assert simulated.totals.rejections > 0.9 * simulated.totals.arrivals - 60
 
 
-def test_an_overloaded_replica_completes_less_than_arrives_and_its_queue_has_the_rest() -> None:
-    engine = Engine(8.0, 0.1, 20.0, 0.0008, max_batch_size=8)
-    simulated = replica(engine, MIXED, rate=6.0)
-
-    seen = truth(simulated, 0.0, 300.0)
-
-    assert seen.completions < 0.8 * seen.arrivals
-    assert simulated.waiting > 100
-
-
 def test_requests_are_not_longer_than_the_model_allows() -> None:
     engine = Engine(8.0, 0.1, 20.0, 0.0008, max_model_length=600)
     simulated = replica(engine, MIXED, rate=5.0)

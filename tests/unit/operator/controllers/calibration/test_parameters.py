@@ -83,24 +83,6 @@ def test_what_sizing_takes_is_above_what_is_expected() -> None:
         assert row.decode_parms.alpha + row.decode_parms.beta * batch > expected
 
 
-def test_after_a_refusal_the_usable_parameters_stay_as_they_were() -> None:
-    before = rows(spread())
-
-    (refused,) = rows(steady(), model(before=before))
-
-    assert refused.reason == "NoSpread"
-    assert (refused.decode_parms, refused.prefill_parms) == (
-        before[0].decode_parms,
-        before[0].prefill_parms,
-    )
-
-
-def test_a_refusal_without_an_earlier_success_has_no_usable_parameters() -> None:
-    (refused,) = rows(steady())
-
-    assert (refused.decode_parms, refused.prefill_parms) == (None, None)
-
-
 def test_a_change_of_the_engine_is_told() -> None:
     (row,) = rows(slower_lately())
 
@@ -162,22 +144,19 @@ def test_typed_steps_stay_where_lines_fit_better() -> None:
     )
 
 
-def test_steps_stay_after_a_refusal_as_they_were() -> None:
-    before = rows(mixed(), model(STEPS))
+@pytest.mark.parametrize("steps", [False, True])
+def test_parameters_stay_after_a_refusal_as_they_were(steps: bool) -> None:
+    doubt = HardlyKnownParameter(name="kappa", error=0.8, share=0.13)
+    (found,) = rows(mixed(), model(STEPS)) if steps else rows(spread())
+    before = found.model_copy(update={"hardly_known": (doubt,)})
 
-    (refused,) = rows(steady(), model(STEPS, before))
+    (refused,) = rows(steady(), model(STEPS if steps else TYPED, [before]))
+    (unknown,) = rows(steady())
 
     assert refused.reason == "NoSpread"
-    assert refused.step_parms == before[0].step_parms is not None
-
-
-def test_what_is_hardly_known_stays_after_a_refusal_with_its_parameters() -> None:
-    doubt = HardlyKnownParameter(name="kappa", error=0.8, share=0.13)
-    before = [row.model_copy(update={"hardly_known": (doubt,)}) for row in rows(mixed())]
-
-    (refused,) = rows(steady(), model(STEPS, before))
-
-    assert refused.hardly_known == (doubt,)
+    for name in ("decode_parms", "prefill_parms", "step_parms", "hardly_known"):
+        assert getattr(refused, name) == getattr(before, name)
+    assert (unknown.decode_parms, unknown.prefill_parms) == (None, None)
 
 
 def test_a_single_window_shows_no_line() -> None:

@@ -27,20 +27,6 @@ def observed(rows: Sequence[CalibratedData] = ()) -> Observation:
     return observe(Model, {**manifest, "status": written.status} if written else manifest)
 
 
-def test_rows_and_their_condition_are_written() -> None:
-    change = report_calibration(observed(), [row()], NOW)
-
-    assert change is not None
-    assert change.status is not None
-    assert [item["acc"] for item in change.status["calibration"]] == ["A"]
-    (condition,) = change.status["conditions"]
-    assert (condition["type"], condition["status"], condition["reason"]) == (
-        "Calibrated",
-        "True",
-        "Calibrated",
-    )
-
-
 def test_the_condition_tells_the_first_refusal() -> None:
     change = report_calibration(observed(), [row(), row("NoSpread", message="measure at 64")], NOW)
 
@@ -79,11 +65,3 @@ def test_a_change_of_the_engine_is_an_event_once() -> None:
     assert (event.type, event.reason, event.action) == ("Warning", "Shifted", "Calibrate")
     assert event.message == "A: the engine became about 20% slower"
     assert again.news == ()
-
-
-def test_without_rows_what_was_written_is_removed() -> None:
-    change = report_calibration(observed([row()]), [], NOW)
-
-    assert change is not None
-    assert change.status == {}
-    assert report_calibration(observed(), [], NOW) is None
