@@ -51,6 +51,18 @@ def test_replicas_are_kept_with_what_they_cost_and_how_they_serve() -> None:
     assert after.load == before.load
 
 
+def test_cards_are_for_what_others_need_first() -> None:
+    asked, found = plan(Demand("chat", {"A": 2}), Demand("code", {"A": 7}, priority=9))
+
+    assert replicas(with_surplus(asked, found, {"chat": 5})) == {"chat": 3, "code": 7}
+
+
+def test_the_most_important_server_keeps_its_replicas_first() -> None:
+    asked, found = plan(Demand("a", {"A": 2}, priority=5), Demand("b", {"A": 2}, priority=1))
+
+    assert replicas(with_surplus(asked, found, {"a": 8, "b": 5})) == {"a": 5, "b": 5}
+
+
 def apart(cards: int, least_rate: float) -> tuple[System, Solution]:
     """A server that runs nine replicas that prefill and four that decode, and its plan."""
     parts = [("L", 9, Role.PREFILL), ("H", 4, Role.DECODE)]
@@ -91,41 +103,19 @@ def test_roles_of_a_server_that_is_measured_follow_the_plan() -> None:
     assert keep_roles(asked, found) is found
 
 
-@pytest.mark.parametrize(
-    ("demands", "options", "fewest", "kept"),
-    [
-        pytest.param(
-            (Demand("chat", {"A": 2}), Demand("code", {"A": 7}, priority=9)),
-            GREEDY,
-            {"chat": 5},
-            {"chat": 3, "code": 7},
-            id="others need cards first",
-        ),
-        pytest.param(
-            (Demand("a", {"A": 2}, priority=5), Demand("b", {"A": 2}, priority=1)),
-            GREEDY,
-            {"a": 8, "b": 5},
-            {"a": 5, "b": 5},
-            id="the most important one keeps first",
-        ),
-        pytest.param(
-            (Demand("chat", {"A": 2}),), UNLIMITED, {"chat": 50}, {"chat": 50}, id="no limits"
-        ),
-        pytest.param(
-            (Demand("chat", {"A": 2}, accelerators_per_replica=3),),
-            GREEDY,
-            {"chat": 9},
-            {"chat": 3},
-            id="several cards",
-        ),
-    ],
-)
-def test_replicas_are_kept_as_far_as_cards_are_left(
-    demands: tuple[Demand, ...], options: Options, fewest: dict[str, int], kept: dict[str, int]
-) -> None:
-    asked, found = plan(*demands, options=options)
+def test_without_limits_all_are_kept() -> None:
+    asked, found = plan(Demand("chat", {"A": 2}), cards=0, options=UNLIMITED)
 
-    assert replicas(with_surplus(asked, found, fewest)) == kept
+    assert replicas(with_surplus(asked, found, {"chat": 50})) == {"chat": 50}
+
+
+def test_a_replica_on_several_cards_takes_all_of_them() -> None:
+    asked, found = plan(Demand("chat", {"A": 2}, accelerators_per_replica=3))
+
+    kept = with_surplus(asked, found, {"chat": 9})
+
+    assert replicas(kept) == {"chat": 3}
+    assert kept.capacity[0].used == 9
 
 
 @pytest.mark.parametrize("fewest", [0, 1, 2])
