@@ -35,6 +35,7 @@ from tests.unit.operator.controllers.calibration.seen import (
     steady,
     window,
 )
+from tests.unit.operator.objects import require
 from tests.unit.optimizer.calibration.engine import MixedEngine, windows
 
 TYPED: Mapping[str, object] = {
@@ -76,11 +77,9 @@ def test_the_parameters_of_the_engine_are_told_with_their_errors() -> None:
 def test_what_sizing_takes_is_above_what_is_expected() -> None:
     (row,) = rows(spread())
 
-    assert row.expected is not None
-    assert row.decode_parms is not None
     for batch in (1, 16, 32):
-        expected = row.expected.alpha + row.expected.beta * batch
-        assert row.decode_parms.alpha + row.decode_parms.beta * batch > expected
+        expected = require(row.expected).alpha + require(row.expected).beta * batch
+        assert require(row.decode_parms).alpha + require(row.decode_parms).beta * batch > expected
 
 
 def test_a_change_of_the_engine_is_told() -> None:

@@ -29,6 +29,7 @@ from tests.unit.operator.objects import (
     capacity,
     model,
     observed,
+    require,
     server,
     service_class,
 )
@@ -65,8 +66,7 @@ def test_numbers_of_any_quality_raise_the_load_and_only_fresh_ones_lower_it(qual
 
     rate, tokens = (20, 201) if lowers else (100, 300)  # what a person gave is longer
     assert found == Load(arrival_rate=rate, avg_in_tokens=600, avg_out_tokens=tokens)
-    assert more is not None
-    assert more.arrival_rate == 500
+    assert require(more).arrival_rate == 500
 
 
 NO_LENGTHS: dict[str, float | None] = {"avg_in_tokens": None, "avg_out_tokens": None}
@@ -117,10 +117,8 @@ def test_a_load_replaces_that_of_the_server_and_nothing_else() -> None:
 
     after, empty = (set_load(each, newest).spec.current_alloc for each in (before, subject()))
 
-    assert after is not None
-    assert empty is not None
-    assert (after.load, after.num_replicas) == (newest, 2)
-    assert (empty.load, empty.accelerator) == (newest, "")
+    assert (require(after).load, require(after).num_replicas) == (newest, 2)
+    assert (require(empty).load, require(empty).accelerator) == (newest, "")
     assert set_load(before, newest).spec.desired_alloc == before.spec.desired_alloc
 
 
@@ -229,8 +227,7 @@ def test_a_server_that_misses_a_target_gets_no_fewer_replicas() -> None:
 
     found, given = after(measurement("Fresh", 600, **LENGTHS), late, of=running(6, decided=4))
 
-    assert found.load is not None
-    assert found.load.arrival_rate == 600
+    assert require(found.load).arrival_rate == 600
     assert given.spec.min_num_replicas == 6
 
 
@@ -249,8 +246,7 @@ def test_evidence_lowers_load_and_replicas() -> None:
 def test_noise_does_not_change_the_load() -> None:
     found, _ = after(measurement("Fresh", 600), *(measurement("Fresh", r) for r in (629, 572)))
 
-    assert found.load is not None
-    assert found.load.arrival_rate == 600
+    assert require(found.load).arrival_rate == 600
 
 
 @pytest.mark.parametrize("rate", [0.3, 1.0, 3.0, 10.0])
@@ -264,8 +260,7 @@ def test_poisson_noise_of_a_constant_load_hardly_moves_it(rate: float) -> None:
 
     for each in rates:
         known = add_planned_load(measurement("Fresh", each), server_of, known, None, NOW)
-        assert known.load is not None
-        loads.append(known.load.arrival_rate)
+        loads.append(require(known.load).arrival_rate)
 
     assert sum(old != new for old, new in pairwise(loads)) <= 30  # three in an hour
 
@@ -281,10 +276,8 @@ def test_a_longer_window_tells_smaller_changes_from_chance() -> None:
     )
     both = [after(*changes, of=of)[0] for of in (subject(), running(1, measure=measure))]
 
-    assert few.load is not None
-    assert few.load.arrival_rate == 60
-    assert many.load is not None
-    assert many.load.arrival_rate == 66
+    assert require(few.load).arrival_rate == 60
+    assert require(many.load).arrival_rate == 66
     assert [found.load and found.load.arrival_rate for found in both] == [660, 660]
 
 
@@ -294,9 +287,7 @@ def test_a_load_that_doubles_or_ends_is_more_than_noise_however_small_it_is() ->
     grown, _ = after(few, measurement("Fresh", 1.0))
     ended, _ = after(few, measurement("Idle", 0.0))
 
-    assert grown.load is not None
-    assert ended.load is not None
-    assert (grown.load.arrival_rate, ended.load.arrival_rate) == (1.0, 0.0)
+    assert (require(grown.load).arrival_rate, require(ended.load).arrival_rate) == (1.0, 0.0)
 
 
 def test_a_backlog_that_was_served_is_no_load_while_a_target_is_still_missed() -> None:
@@ -307,8 +298,7 @@ def test_a_backlog_that_was_served_is_no_load_while_a_target_is_still_missed() -
 
     found, _ = after(overloaded, served, served)
 
-    assert found.load is not None
-    assert found.load.arrival_rate == pytest.approx(600)
+    assert require(found.load).arrival_rate == pytest.approx(600)
 
 
 def test_a_backlog_stays_in_the_load_while_it_is_not_known_how_many_wait() -> None:
@@ -347,8 +337,7 @@ def test_what_waits_beyond_a_healthy_queue_is_to_be_served_in_the_time_to_catch_
 
     assert found.arrival_rate == 600
     assert found.backlog == backlog
-    assert found.load is not None
-    assert found.load.arrival_rate == pytest.approx(rate)
+    assert require(found.load).arrival_rate == pytest.approx(rate)
 
 
 def test_a_server_of_which_nothing_runs_and_nothing_is_known_begins_with_an_idle_load() -> None:
@@ -357,29 +346,25 @@ def test_a_server_of_which_nothing_runs_and_nothing_is_known_begins_with_an_idle
 
     _, given = after(missing, of=running(0, workloads=[workload]))
 
-    assert given.spec.current_alloc is not None
-    assert given.spec.current_alloc.load == IDLE
+    assert require(given.spec.current_alloc).load == IDLE
 
 
 def test_a_server_whose_first_replicas_start_is_not_decided_before_it_is_measured() -> None:
     missing = measurement("Missing", None, avg_in_tokens=None, avg_out_tokens=None)
     starting = running(0, workloads=[{"accelerator": "A", "name": "a"}])
     current = starting.spec.current_alloc
-    assert current is not None
-    current = current.model_copy(update={"accelerator": "A", "starting_replicas": 4})
+    current = require(current).model_copy(update={"accelerator": "A", "starting_replicas": 4})
     spec = starting.spec.model_copy(update={"current_alloc": current})
 
     _, given = after(missing, of=starting.model_copy(update={"spec": spec}))
 
-    assert given.spec.current_alloc is not None
-    assert given.spec.current_alloc.load is None
+    assert require(given.spec.current_alloc).load is None
 
 
 def test_without_evidence_that_fewer_are_enough_replicas_that_start_stay() -> None:
     growing = running(2, 5)
     current = growing.spec.current_alloc
-    assert current is not None
-    current = current.model_copy(update={"starting_replicas": 3})
+    current = require(current).model_copy(update={"starting_replicas": 3})
     spec = growing.spec.model_copy(update={"current_alloc": current})
 
     _, given = after(measurement("Partial", 1), of=growing.model_copy(update={"spec": spec}))
@@ -431,8 +416,7 @@ def test_what_somebody_knows_beforehand_is_planned_for_in_time(
 
     found = add_planned_load(measurement("Fresh"), resource, None, None, time)
 
-    assert found.load is not None
-    assert found.load.arrival_rate == rate
+    assert require(found.load).arrival_rate == rate
     assert found.arrival_rate == 20
     assert set_scheduled_replicas(resource, time).spec.min_num_replicas == fewest
 
@@ -442,8 +426,7 @@ def test_a_larger_load_is_planned_for_as_it_is() -> None:
 
     found = add_planned_load(measurement("Fresh", 900.0), resource, None, None, at(8))
 
-    assert found.load is not None
-    assert found.load.arrival_rate == 900
+    assert require(found.load).arrival_rate == 900
 
 
 def test_the_largest_number_of_several_windows_counts() -> None:
@@ -474,10 +457,8 @@ def test_the_load_has_what_is_measured_of_caches_and_drafts_and_loses_it_when_it
     measured = find_load(subject(), measurement("Fresh", **{name: told}))
     unknown = find_load(subject(standing={**STANDING, alias: planned}), measurement("Fresh"))
 
-    assert measured is not None
-    assert measured.to_json()[alias] == found
-    assert unknown is not None
-    assert alias not in unknown.to_json()
+    assert require(measured).to_json()[alias] == found
+    assert alias not in require(unknown).to_json()
 
 
 @pytest.mark.parametrize(
@@ -498,8 +479,7 @@ def test_without_evidence_caches_and_drafts_help_no_more_than_in_the_last_load(
 
     load = find_load(subject(standing=standing), measurement("Partial", **{name: now}))
 
-    assert load is not None
-    assert load.to_json().get(alias) == found
+    assert require(load).to_json().get(alias) == found
 
 
 @pytest.mark.parametrize(
