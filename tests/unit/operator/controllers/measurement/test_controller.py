@@ -33,7 +33,7 @@ START = datetime.fromtimestamp(NOW, UTC)
 SERVER = kind_of(Server)
 ALIVE = {"reporting": 1.0}
 MEANS = {"avgInTokens": 500.0, "avgOutTokens": 100.0, "itlAverage": 0.02, "ttftAverage": 0.1}
-MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
+MEASURE: dict[str, Any] = {"source": "vLLM", "labels": {"model_name": "m"}}
 
 
 class Reports(Observer):
@@ -268,8 +268,10 @@ async def test_pods_that_have_just_become_ready_may_take_two_scrapes_to_report()
         assert scene.condition() == ("True", "Fresh")
 
 
-NAMED = {"workloads": WORKLOADS}
-BOOSTER = {"modelBooster": {"name": "b", "backends": [{"accelerator": "H100", "name": "x"}]}}
+NAMED: dict[str, Any] = {"workloads": WORKLOADS}
+BOOSTER: dict[str, Any] = {
+    "modelBooster": {"name": "b", "backends": [{"accelerator": "H100", "name": "x"}]}
+}
 
 
 @pytest.mark.parametrize(
