@@ -38,14 +38,6 @@ class Machine:
     def install_go(self, script: str = GO) -> None:
         self.install("path", "go", script.replace("{folder}", str(self.home)))
 
-    def install_kubectl(self, git_version: str) -> Path:
-        answer = f'{{"clientVersion": {{"gitVersion": "{git_version}"}}}}'
-        return self.install("path", "kubectl", f"echo '{answer}'")
-
-    def install_prometheus(self, version: str) -> Path:
-        answer = f"prometheus, version {version} (branch: HEAD, revision: 1)"
-        return self.install("path", "prometheus", f"echo '{answer}'")
-
     def binaries(self, say: Callable[[str], None] = lambda _: None, **more: str) -> Binaries:
         search_path = f"{self.home / 'path'}:/usr/bin:/bin"
         return Binaries({"HOME": str(self.home), "PATH": search_path, **more}, say)
@@ -62,58 +54,36 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_the_assets_folder_comes_before_the_path(machine: Machine) -> None:
-    machine.install("path", "etcd")
     asset = machine.install("assets", "etcd")
+    on_path = [machine.install("path", name) for name in ("etcd", "kube-apiserver")]
 
     binaries = machine.binaries(KUBEBUILDER_ASSETS=str(asset.parent))
 
-    assert binaries.find("etcd") == asset
-    assert binaries.origin("etcd") == "KUBEBUILDER_ASSETS"
-
-
-def test_what_the_assets_folder_lacks_comes_from_the_path(machine: Machine) -> None:
-    asset = machine.install("assets", "etcd")
-    on_path = machine.install("path", "kube-apiserver")
-
-    binaries = machine.binaries(KUBEBUILDER_ASSETS=str(asset.parent))
-
-    assert binaries.find("kube-apiserver") == on_path
+    assert (binaries.find("etcd"), binaries.origin("etcd")) == (asset, "KUBEBUILDER_ASSETS")
+    assert binaries.find("kube-apiserver") == on_path[1]
     assert binaries.origin("kube-apiserver") == "PATH"
 
 
-@pytest.mark.parametrize("version", ["v1.31.0", "v1.32.4-dispatcher", "v1.34.1+k3s1", "v1.40.0"])
-def test_a_new_enough_kubectl_on_the_path_is_used(machine: Machine, version: str) -> None:
-    kubectl = machine.install_kubectl(version)
-
-    assert machine.binaries().find("kubectl") == kubectl
+KUBECTL = '{"clientVersion": {"gitVersion": "%s"}}'
+PROMETHEUS = "prometheus, version %s (branch: HEAD, revision: 1)"
 
 
-@pytest.mark.parametrize("version", ["v1.30.9", "v1.9.0", "unknown"])
-def test_another_kubectl_is_passed_over(machine: Machine, version: str) -> None:
-    machine.install_kubectl(version)
+@pytest.mark.parametrize(
+    ("name", "says", "version", "is_used"),
+    [
+        *(("kubectl", KUBECTL, v, True) for v in ("v1.31.0", "v1.32.4-x", "v1.34.1+k3s1")),
+        *(("kubectl", KUBECTL, v, False) for v in ("v1.30.9", "v1.9.0", "unknown")),
+        *(("prometheus", PROMETHEUS, v, True) for v in ("3.0.0", "3.7.3", "4.1.0+ds1")),
+        *(("prometheus", PROMETHEUS, v, False) for v in ("2.53.1", "")),
+    ],
+)
+def test_a_new_enough_program_on_the_path_is_used_and_another_is_passed_over(
+    machine: Machine, name: str, says: str, version: str, is_used: bool
+) -> None:
+    machine.install("path", name, f"echo '{says % version}'")
     machine.install_go()
 
-    assert machine.binaries().origin("kubectl") == "built from source"
-
-
-@pytest.mark.parametrize("version", ["3.0.0", "3.7.3", "4.1.0+ds1"])
-def test_a_new_enough_prometheus_on_the_path_is_used(machine: Machine, version: str) -> None:
-    prometheus = machine.install_prometheus(version)
-
-    assert machine.binaries().find("prometheus") == prometheus
-
-
-@pytest.mark.parametrize("version", ["2.53.1", ""])
-def test_another_prometheus_is_passed_over(machine: Machine, version: str) -> None:
-    machine.install_prometheus(version)
-
-    assert machine.binaries().origin("prometheus") == "built from source"
-
-
-def test_prometheus_is_told_its_release() -> None:
-    flags = PROGRAMS["prometheus"].linker_flags
-
-    assert flags == "-s -w -X github.com/prometheus/common/version.Version=3.7.3"
+    assert machine.binaries().origin(name) == ("PATH" if is_used else "built from source")
 
 
 def test_a_program_that_is_nowhere_is_built_from_its_pinned_module(machine: Machine) -> None:
@@ -128,25 +98,11 @@ def test_a_program_that_is_nowhere_is_built_from_its_pinned_module(machine: Mach
     assert f"version.gitVersion={PROGRAMS['kube-apiserver'].module.version}" in arguments
     assert arguments.split()[-1] == "k8s.io/kubernetes/cmd/kube-apiserver"
     assert [line.split()[0] for line in said] == ["Building", "Built"]
-
-
-def test_it_is_built_into_the_cache_folder_that_the_user_names(
-    machine: Machine, tmp_path: Path
-) -> None:
-    machine.install_go()
-
-    built = machine.binaries(XDG_CACHE_HOME=str(tmp_path / "elsewhere")).find("etcd")
-
-    assert built.is_relative_to(tmp_path / "elsewhere" / "inferno-operator")
-
-
-def test_it_is_built_once(machine: Machine) -> None:
-    machine.install_go()
-
-    first = machine.binaries().find("etcd")
-    second = machine.binaries().find("etcd")
-
-    assert (first, machine.go_calls) == (second, 1)
+    assert machine.binaries().find("kube-apiserver") == built
+    assert machine.go_calls == 1
+    elsewhere = machine.home / "elsewhere"
+    moved = machine.binaries(XDG_CACHE_HOME=str(elsewhere)).find("etcd")
+    assert moved.is_relative_to(elsewhere / "inferno-operator")
 
 
 def test_of_two_runs_at_once_one_builds_and_the_other_says_that_it_waits(machine: Machine) -> None:

@@ -22,10 +22,6 @@ def shows_itself() -> None:
     sys.exit(7)
 
 
-def fails() -> None:
-    raise ValueError("nothing is right")
-
-
 def waits() -> None:
     print("waiting", flush=True)
     signal.pause()
@@ -59,16 +55,6 @@ def test_it_has_arguments_variables_folder_log_and_status_of_its_own() -> None:
 
     assert code == 7
     assert sorted(log.splitlines()) == sorted([f"['a', 'b'] blue {folder}", "trouble"])
-
-
-def test_what_it_raises_is_in_its_log() -> None:
-    with Processes() as processes:
-        processes.fork("one", f"{HERE}:fails", [], {})
-        code = wait_until(lambda: processes.exit_code("one"), lambda c: c is not None, "its end")
-        log = processes.log_path("one").read_text()
-
-    assert code == 1
-    assert log.endswith("ValueError: nothing is right\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -1,9 +1,19 @@
 """Processes that end with their owner, and those that are left running on purpose."""
 
+import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
-from tests.controlplane import kept
+import pytest
+
+from tests.controlplane import ControlPlaneError, kept
+from tests.controlplane.ports import HOST, first_free, free_port, never_given
 from tests.controlplane.processes import Processes
+from tests.controlplane.waiting import PATIENCE_S
+from tests.demo import require_decisions, saving
 
 
 def test_processes_and_folder_end_with_their_owner() -> None:
@@ -37,3 +47,94 @@ def test_a_record_that_a_crash_left_behind_is_not_believed(tmp_path: Path) -> No
 
     assert kept.running(record) is None
     assert not kept.stop(record)
+
+
+# Ports for programs that have to be told one, also while others begin to listen
+
+
+TIMES = 100
+
+
+def test_a_free_port_is_never_given_to_who_asks_for_any() -> None:
+    with socket.create_server((HOST, 0)) as listening:
+        given = {listening.getsockname()[1]}
+    for _ in range(TIMES):
+        with (
+            socket.create_server((HOST, 0)) as other,
+            socket.create_connection(other.getsockname()) as client,
+        ):
+            given |= {other.getsockname()[1], client.getsockname()[1]}
+
+    told = {free_port() for _ in range(TIMES)}
+
+    below, above = never_given()
+    assert all(port in below or port in above for port in told)
+    assert not any(port in below or port in above for port in given)
+
+
+def test_a_port_that_is_in_use_is_passed_over() -> None:
+    with socket.create_server((HOST, free_port())) as listening:
+        used, free = listening.getsockname()[1], free_port()
+
+        assert first_free(HOST, iter([used, free])) == free
+
+
+# The process that owns what a control plane starts
+
+
+def test_it_ends_in_silence_if_its_owner_is_gone_when_it_answers() -> None:
+    supervisor = subprocess.Popen(
+        [sys.executable, "-m", "tests.controlplane.supervisor"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    supervisor.stdout.readline()
+
+    supervisor.stdout.close()
+    absent = {"name": "x", "command": ["/nowhere"], "environment": None}
+    supervisor.stdin.write(json.dumps({"method": "start", "arguments": absent}) + "\n")
+    supervisor.stdin.flush()
+
+    _, said = supervisor.communicate(timeout=PATIENCE_S)
+    assert (supervisor.returncode, said) == (0, "")
+
+
+# What the demo makes of the Servers that it reads
+
+
+NOTHING = {"accelerator": "", "numReplicas": 0}
+
+
+def server(
+    name: str, current: float, desired: float | None, reason: str | None = None
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "currentAlloc": {"accelerator": "A100", "numReplicas": 1, "cost": current},
+        "desiredAlloc": NOTHING
+        if desired is None
+        else {"accelerator": "G2", "numReplicas": 1, "cost": desired},
+    }
+    conditions = [{"type": "Allocated", "reason": reason, "message": "why"}] if reason else []
+    return {"metadata": {"name": name}, "spec": spec, "status": {"conditions": conditions}}
+
+
+def test_the_total_tells_what_is_saved_and_how_many_are_served() -> None:
+    servers = [server("a", 100, 60), server("b", 100, 65), server("c", 50, None, "NoCapacity")]
+
+    assert (
+        saving(servers) == "Total: 250.00 -> 125.00, 125.00 less (-50%); 2 of 3 have an allocation"
+    )
+
+
+def test_only_a_server_with_neither_an_allocation_nor_a_reason_why_not_is_named() -> None:
+    decided = [server("a", 1, 2), server("b", 1, None, "NoCapacity")]
+    require_decisions(decided)
+
+    with pytest.raises(ControlPlaneError) as error:
+        require_decisions([*decided, server("forgotten", 1, None)])
+
+    assert str(error.value) == "no decision for forgotten"

@@ -6,7 +6,7 @@ requests/min of one token; class `C` sets no limits.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from inferno_operator.resources import API_VERSION, RESOURCES, Resource, Server
 from inferno_operator.resources.objects import Key
@@ -14,6 +14,7 @@ from inferno_operator.resources.observation import Observation, observe, of_kind
 from tests.fakes import FakeCluster
 
 Manifest = dict[str, Any]
+T = TypeVar("T")
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LATER = datetime(2026, 3, 1, 13, 30, 0, tzinfo=UTC)
@@ -174,3 +175,9 @@ def autoscaler(name: str, workload: str, **metadata: object) -> Manifest:
         "metadata": {"name": name, **metadata},
         "spec": {"scaleTargetRef": target},
     }
+
+
+def require(value: T | None) -> T:
+    """What is there; a test that finds nothing ends."""
+    assert value is not None
+    return value

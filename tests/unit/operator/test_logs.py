@@ -4,6 +4,8 @@ import json
 import logging
 import sys
 
+import pytest
+
 from inferno_operator.logs import JsonFormatter
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Reference, kind_of
@@ -20,23 +22,25 @@ def line(message: str, *arguments: object, broken: bool = False) -> dict[str, st
     return fields
 
 
-def test_a_line_has_time_level_logger_and_message() -> None:
-    fields = line("%d servers", 2)
+@pytest.mark.parametrize(
+    ("message", "arguments", "fields"),
+    [
+        ("%d servers", (2,), {"message": "2 servers"}),
+        ("%s: done", (KEY,), {"namespace": "llm", "name": "a", "message": "llm/a: done"}),
+        (
+            "%s: %s",
+            (Reference(kind_of(Server), KEY, "u", "1"), "done"),
+            {"kind": "Server", "namespace": "llm", "name": "a", "message": "Server llm/a: done"},
+        ),
+    ],
+)
+def test_a_line_has_its_time_and_the_object_that_it_is_about(
+    message: str, arguments: tuple[object, ...], fields: dict[str, str]
+) -> None:
+    found = line(message, *arguments)
 
-    assert fields.pop("time").endswith("+00:00")
-    assert fields == {"level": "info", "logger": "inferno", "message": "2 servers"}
-
-
-def test_a_line_about_an_object_has_its_namespace_and_name() -> None:
-    fields = line("%s: done", KEY)
-
-    assert (fields["namespace"], fields["name"], fields["message"]) == ("llm", "a", "llm/a: done")
-
-
-def test_a_line_about_an_object_of_a_kind_has_that_too() -> None:
-    fields = line("%s: %s", Reference(kind_of(Server), KEY, "u", "1"), "done")
-
-    assert (fields["kind"], fields["namespace"], fields["name"]) == ("Server", "llm", "a")
+    assert found.pop("time").endswith("+00:00")
+    assert found == {"level": "info", "logger": "inferno", **fields}
 
 
 def test_an_exception_stays_on_its_line() -> None:

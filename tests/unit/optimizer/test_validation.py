@@ -19,7 +19,7 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
-from inferno_optimizer.validation import Problem, find_problems
+from inferno_optimizer.validation import find_problems
 
 ACCELERATOR = Accelerator("G2", "G2", 25)
 PROFILE = PerformanceProfile("llm", "G2", DecodeParameters(17.15, 0.34), 38, 512)
@@ -49,13 +49,9 @@ def having(changed: Changed) -> System:
             return having(replace(SERVER.current, load=changed))
 
 
-def measured(alpha: float, beta: float) -> System:
-    """The system with these performance parameters."""
-    return having(replace(PROFILE, parameters=DecodeParameters(alpha, beta)))
-
-
-def later(parameters: PerformanceParameters) -> System:
-    """The system with parameters of any generation."""
+def measured(alpha: float | PerformanceParameters, beta: float = 0.0) -> System:
+    """The system with these performance parameters, of any generation."""
+    parameters = DecodeParameters(alpha, beta) if isinstance(alpha, int | float) else alpha
     return having(replace(PROFILE, parameters=parameters))
 
 
@@ -122,17 +118,20 @@ TABLE: list[tuple[System, str]] = [
         having(Target(ttft_percentile=-5)),
         f"{IN_PREMIUM}: slo-ttft-percentile: -5 {NO_PERCENTILE}",
     ),
-    (later(PrefillDecodeParameters(1, 1, -2, 1)), f"{ON_G2}: prefillParms.gamma: -2 is negative"),
     (
-        later(PrefillDecodeParameters(0, 0, 2, 1)),
+        measured(PrefillDecodeParameters(1, 1, -2, 1)),
+        f"{ON_G2}: prefillParms.gamma: -2 is negative",
+    ),
+    (
+        measured(PrefillDecodeParameters(0, 0, 2, 1)),
         f"{ON_G2}: decodeParms.alpha: alpha and beta of decodeParms are both {UNMEASURED}",
     ),
     (
-        later(TokenBudgetParameters(1, NO_END, 1)),
+        measured(TokenBudgetParameters(1, NO_END, 1)),
         f"{ON_G2}: perfParms.beta: inf is not a finite number",
     ),
     (
-        later(TokenBudgetParameters(0, 0, 0)),
+        measured(TokenBudgetParameters(0, 0, 0)),
         f"{ON_G2}: perfParms.alpha: alpha, beta and gamma of perfParms are all {UNMEASURED}",
     ),
     (
@@ -166,7 +165,7 @@ TABLE: list[tuple[System, str]] = [
     (having(replace(SERVER, min_replicas=-1)), f"{CHAT}: minNumReplicas: -1 is negative"),
     (having(replace(SERVER, max_batch_size=-8)), f"{CHAT}: maxBatchSize: -8 is negative"),
     (
-        replace(later(PrefillDecodeParameters(9, 1, 0, 0.1)), classes=(PROMISING,)),
+        replace(measured(PrefillDecodeParameters(9, 1, 0, 0.1)), classes=(PROMISING,)),
         (
             f"{CHAT}: currentAlloc.load.avgInTokens: is missing, but class 'Premium' has a"
             " slo-ttft for model 'llm', whose data have a prefill time; give avgInTokens and"
@@ -224,14 +223,14 @@ def test_data_for_an_unknown_accelerator_ask_for_no_input_tokens() -> None:
         pytest.param(having(Target()), id="no target"),
         pytest.param(having(replace(LOAD, arrival_rate=0, tokens_per_request=0)), id="idle"),
         pytest.param(measured(20, 0), id="flat"),
-        pytest.param(later(PrefillDecodeParameters(9, 1, 0, 0)), id="no prefill"),
-        pytest.param(later(PrefillDecodeParameters(9, 1, 0, 1)), id="no input tokens"),
+        pytest.param(measured(PrefillDecodeParameters(9, 1, 0, 0)), id="no prefill"),
+        pytest.param(measured(PrefillDecodeParameters(9, 1, 0, 1)), id="no input tokens"),
         pytest.param(
-            replace(later(PrefillDecodeParameters(9, 1, 0, 0)), classes=(PROMISING,)),
+            replace(measured(PrefillDecodeParameters(9, 1, 0, 0)), classes=(PROMISING,)),
             id="no prefill, and a time to first token",
         ),
         pytest.param(
-            replace(later(TokenBudgetParameters(9, 1, 0)), classes=(PROMISING,)),
+            replace(measured(TokenBudgetParameters(9, 1, 0)), classes=(PROMISING,)),
             id="a first token is an iteration at least",
         ),
         pytest.param(
@@ -250,7 +249,7 @@ def test_data_for_an_unknown_accelerator_ask_for_no_input_tokens() -> None:
             ),
             id="input tokens, and a time to first token",
         ),
-        pytest.param(later(TokenBudgetParameters(0, 0, 0.001)), id="reading alone"),
+        pytest.param(measured(TokenBudgetParameters(0, 0, 0.001)), id="reading alone"),
         pytest.param(having(Target(300, wait_percentile=99.99)), id="percentile of nothing"),
         pytest.param(measured(0, 1), id="proportional"),
         pytest.param(having(replace(PROFILE, max_batch_size=0, at_tokens=0)), id="batch of one"),
@@ -281,10 +280,3 @@ def test_every_problem_is_found_and_in_the_order_of_the_objects() -> None:
         ("capacity", "b", "type"),
         ("capacity", "c", "type"),
     ]
-
-
-def test_a_problem_reads_well_with_and_without_a_part() -> None:
-    whole = Problem("server", "chat", "cost", "is wrong")
-
-    assert str(whole) == "server 'chat': cost: is wrong"
-    assert str(replace(whole, part="G2")) == "server 'chat' (G2): cost: is wrong"

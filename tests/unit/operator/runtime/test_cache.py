@@ -126,16 +126,23 @@ class Caches:
 
 
 @given(STEPS, st.randoms(use_true_random=False))
-def test_any_order_of_events_gives_what_a_list_gives(steps: Steps, random: Random) -> None:
-    world = world_of(steps)
+def test_any_order_of_events_gives_what_a_list_gives_and_differences_lead_there(
+    steps: Steps, random: Random
+) -> None:
+    world, caches = world_of(steps), Caches()
     events: list[Event | Listing] = [*world.events, *world.listings]
     random.shuffle(events)
-    caches = Caches()
+    followed: dict[Place, Any] = {}
 
     for event in events:
         if isinstance(event, Listing):
             assert not caches.of(event.kind, event.namespace).contradicts(event)
-        caches.tell(event)
+        for difference in caches.tell(event):
+            assert followed.pop(difference.place, None) == difference.before
+            if difference.after is not None:
+                followed[difference.place] = difference.after
+        assert caches.held() == followed
+        assert caches.tell(event) == ()
 
     assert caches.held() == world.objects
 
@@ -194,31 +201,6 @@ def test_what_is_restored_replaces_whatever_is_known(steps: Steps, other: Steps)
     world.step("Server", "one", "x", "put")
     (_, _, newest) = world.events[-1]
     assert cache.written(newest)
-
-
-@given(STEPS)
-def test_an_event_that_comes_twice_changes_nothing(steps: Steps) -> None:
-    caches, events = Caches(), world_of(steps).events
-    for event in events:
-        caches.tell(event)
-        before = caches.held()
-
-        assert caches.tell(event) == ()
-        assert caches.held() == before
-
-
-@given(STEPS)
-def test_differences_lead_from_one_state_to_the_next(steps: Steps) -> None:
-    world, caches = world_of(steps), Caches()
-    followed: dict[Place, Any] = {}
-    events: list[Event | Listing] = [*world.listings, *world.events]
-    for event in events:
-        for difference in caches.tell(event):
-            assert followed.pop(difference.place, None) == difference.before
-            if difference.after is not None:
-                followed[difference.place] = difference.after
-
-        assert caches.held() == followed
 
 
 @given(STEPS)

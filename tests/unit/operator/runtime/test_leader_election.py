@@ -37,84 +37,53 @@ def leading(renewed_at: float = 100.0) -> LeaseView:
     return LeaseView("me").after_write(mine, renewed_at, renewed_at + 0.1)
 
 
-def test_where_there_is_no_lease_it_is_created() -> None:
-    assert seeing(None).step(100.0) is LeaseStep.CREATE
+RENEWED = replace(LEASE, renewed=NOW + timedelta(seconds=2))
+PAST, FUTURE = (NOW + timedelta(days=365 * years) for years in (-50, 50))
+DELETED = seeing(LEASE).after_read(None, 110.0)
+WAIT, TAKE, CREATE = LeaseStep.WAIT, LeaseStep.TAKE, LeaseStep.CREATE
+RENEW, STOP = LeaseStep.RENEW, LeaseStep.STOP
 
 
-def test_a_lease_that_nobody_holds_is_taken_at_once() -> None:
-    assert seeing(replace(LEASE, holder="")).step(100.0) is LeaseStep.TAKE
-
-
-@pytest.mark.parametrize(("now", "step"), [(114.9, LeaseStep.WAIT), (115.0, LeaseStep.TAKE)])
-def test_a_lease_of_another_is_taken_when_it_was_seen_unchanged_for_its_duration(
-    now: float, step: LeaseStep
+@pytest.mark.parametrize(
+    ("view", "steps"),
+    [
+        pytest.param(seeing(None), {100.0: CREATE}, id="there is none"),
+        pytest.param(seeing(replace(LEASE, holder="")), {100.0: TAKE}, id="nobody holds it"),
+        pytest.param(seeing(LEASE).after_read(LEASE, 110), {114.9: WAIT, 115.0: TAKE}, id="same"),
+        pytest.param(seeing(replace(LEASE, duration=60.0)), {159: WAIT, 160: TAKE}, id="longer"),
+        pytest.param(seeing(LEASE).after_read(RENEWED, 114.0), {128.9: WAIT}, id="renewed"),
+        pytest.param(
+            seeing(LEASE).after_read(replace(LEASE, version="2"), 114.0),
+            {128.9: WAIT},
+            id="renewed while the time of day stood still",
+        ),
+        *(
+            pytest.param(
+                seeing(replace(LEASE, acquired=day, renewed=day)),
+                {114: WAIT, 115: TAKE},
+                id=str(day),
+            )
+            for day in (PAST, FUTURE)
+        ),
+        pytest.param(DELETED, {114.0: WAIT, 115.0: CREATE}, id="deleted"),
+        pytest.param(leading(100.0), {109.9: RENEW, 110.0: STOP}, id="mine"),
+        pytest.param(leading().after_read(LEASE, 101.0), {101.0: STOP}, id="taken from me"),
+        pytest.param(leading().after_read(None, 101.0), {101.0: STOP}, id="mine, deleted"),
+    ],
+)
+def test_what_to_do_with_a_lease_follows_from_when_it_was_seen_unchanged(
+    view: LeaseView, steps: dict[float, LeaseStep]
 ) -> None:
-    assert seeing(LEASE).after_read(LEASE, 110.0).step(now) is step
+    assert {now: view.step(now) for now in steps} == steps
 
 
-def test_the_holder_tells_how_long_its_lease_lasts() -> None:
-    view = seeing(replace(LEASE, duration=60.0))
-
-    assert (view.step(159.0), view.step(160.0)) == (LeaseStep.WAIT, LeaseStep.TAKE)
-
-
-def test_a_renewal_starts_the_wait_anew() -> None:
-    renewed = replace(LEASE, renewed=NOW + timedelta(seconds=2))
-
-    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is LeaseStep.WAIT
-
-
-def test_a_renewal_is_noticed_though_the_time_of_day_stood_still() -> None:
-    renewed = replace(LEASE, version="2")
-
-    assert seeing(LEASE).after_read(renewed, 114.0).step(128.9) is LeaseStep.WAIT
-
-
-@pytest.mark.parametrize("years", [-50, 50])
-def test_times_of_day_decide_nothing(years: int) -> None:
-    strange = NOW + timedelta(days=365 * years)
-    view = seeing(replace(LEASE, acquired=strange, renewed=strange))
-
-    assert (view.step(114.0), view.step(115.0)) == (LeaseStep.WAIT, LeaseStep.TAKE)
-
-
-def test_a_lease_that_is_deleted_holds_for_as_long_as_it_would_have() -> None:
-    view = seeing(LEASE).after_read(None, 110.0)
-
-    assert (view.step(114.0), view.step(115.0)) == (LeaseStep.WAIT, LeaseStep.CREATE)
-    assert view.proposal(NOW).version == ""
-
-
-def test_a_leader_may_write_until_the_deadline_after_its_last_renewal_was_sent() -> None:
-    view = leading(100.0)
-
-    assert view.remaining(104.0) == 6.0
-    assert view.remaining(110.0) == 0.0
-
-
-@pytest.mark.parametrize(("now", "step"), [(109.9, LeaseStep.RENEW), (110.0, LeaseStep.STOP)])
-def test_a_leader_stops_when_it_could_not_renew_in_time(now: float, step: LeaseStep) -> None:
-    assert leading(100.0).step(now) is step
-
-
-def test_a_leader_stops_when_another_holds_the_lease() -> None:
-    assert leading().after_read(LEASE, 101.0).step(101.0) is LeaseStep.STOP
-
-
-def test_a_leader_stops_when_the_lease_is_deleted() -> None:
-    assert leading().after_read(None, 101.0).step(101.0) is LeaseStep.STOP
-
-
-def test_a_lease_that_is_taken_tells_since_when_and_how_often() -> None:
+def test_a_lease_tells_since_when_and_how_often_it_was_taken() -> None:
     later = NOW + timedelta(minutes=1)
 
     assert seeing(LEASE).proposal(later) == Lease("me", 15.0, later, later, 1, "1")
-
-
-def test_a_lease_that_is_renewed_keeps_when_it_was_taken() -> None:
-    later = NOW + timedelta(minutes=1)
-
     assert leading().proposal(later) == Lease("me", 15.0, NOW, later, 0, "1")
+    assert DELETED.proposal(NOW).version == ""
+    assert [leading(100.0).remaining(now) for now in (104.0, 110.0)] == [6.0, 0.0]
 
 
 @dataclass
@@ -234,17 +203,6 @@ async def soon(what: asyncio.Task[None]) -> None:
         await what
 
 
-async def test_the_first_one_leads_and_the_lease_says_so() -> None:
-    store = FakeLeaseStore()
-    first = election(store, "first")
-
-    await first.acquire()
-
-    assert first.leading
-    assert store.lease is not None
-    assert store.lease.holder == "first"
-
-
 async def test_the_second_one_stands_by_until_the_first_is_gone() -> None:
     store = FakeLeaseStore()
     first, second = election(store, "first"), election(store, "second")
@@ -254,6 +212,8 @@ async def test_the_second_one_stands_by_until_the_first_is_gone() -> None:
     done, _ = await asyncio.wait([keeping, standing_by], timeout=2 * TIMING.duration)
     assert not done
     assert (first.leading, second.leading, second.holder) == (True, False, "first")
+    assert store.lease is not None
+    assert store.lease.holder == "first"
 
     keeping.cancel()  # as a crash: nothing is released
     crashed = asyncio.get_running_loop().time()
@@ -262,7 +222,6 @@ async def test_the_second_one_stands_by_until_the_first_is_gone() -> None:
 
     assert (first.leading, second.leading) == (False, True)
     assert taken - crashed <= TIMING.duration + 2 * TIMING.poll_period
-    assert store.lease is not None
     assert store.lease.transitions == 1
 
 
@@ -280,25 +239,6 @@ async def test_a_released_lease_is_taken_at_once() -> None:
     assert asyncio.get_running_loop().time() - started < TIMING.duration / 2
 
 
-async def overtaken() -> tuple[Election, FakeLeaseStore]:
-    """The election of a leader whose lease another one has taken."""
-    store = FakeLeaseStore()
-    first = election(store, "first")
-    await first.acquire()
-    assert store.lease is not None
-    store.lease = replace(store.lease, holder="second", version="7")
-    return first, store
-
-
-async def test_a_lease_of_another_is_not_released() -> None:
-    first, store = await overtaken()
-
-    await first.release()
-
-    assert store.lease is not None
-    assert store.lease.holder == "second"
-
-
 async def test_failures_that_pass_cost_nothing_but_time() -> None:
     store = FakeLeaseStore()
     first = election(store, "first")
@@ -314,37 +254,36 @@ async def test_failures_that_pass_cost_nothing_but_time() -> None:
     keeping.cancel()
 
 
-async def test_a_leader_that_cannot_renew_gives_up() -> None:
-    store = FakeLeaseStore()
+class Hanging(FakeLeaseStore):
+    async def update(self, lease: Lease) -> Lease:
+        await asyncio.Event().wait()
+        return await super().update(lease)
+
+
+@pytest.mark.parametrize("store", [FakeLeaseStore(), Hanging()], ids=["refuses", "hangs"])
+async def test_a_leader_that_cannot_renew_gives_up(store: FakeLeaseStore) -> None:
     first = election(store, "first")
     await first.acquire()
-    store.failures = [UnavailableError("connection refused")] * 1000
+    started = asyncio.get_running_loop().time()
+    if not isinstance(store, Hanging):
+        store.failures = [UnavailableError("connection refused")] * 1000
 
     with pytest.raises(LeadershipLostError, match="not renewed in time"):
         await soon(asyncio.create_task(first.keep()))
 
     assert not first.leading
-
-
-async def test_a_leader_whose_api_server_hangs_gives_up() -> None:
-    class Hanging(FakeLeaseStore):
-        async def update(self, lease: Lease) -> Lease:
-            await asyncio.Event().wait()
-            return await super().update(lease)
-
-    store = Hanging()
-    first = election(store, "first")
-    await first.acquire()
-    started = asyncio.get_running_loop().time()
-
-    with pytest.raises(LeadershipLostError):
-        await soon(asyncio.create_task(first.keep()))
-
     assert asyncio.get_running_loop().time() - started < TIMING.duration
 
 
-async def test_a_leader_that_sees_another_one_gives_up_and_names_it() -> None:
-    first, _ = await overtaken()
+async def test_a_leader_that_sees_another_one_gives_up_names_it_and_releases_nothing() -> None:
+    store = FakeLeaseStore()
+    first = election(store, "first")
+    await first.acquire()
+    assert store.lease is not None
+    store.lease = replace(store.lease, holder="second", version="7")
 
     with pytest.raises(LeadershipLostError, match="second leads now"):
         await soon(asyncio.create_task(first.keep()))
+    await first.release()
+
+    assert store.lease.holder == "second"

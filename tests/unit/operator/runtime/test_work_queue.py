@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
-from inferno_operator.runtime.work_queue import Backoff, ReconcileResult, WorkQueue
+from inferno_operator.runtime.work_queue import Backoff, Cycle, Cycles, ReconcileResult, WorkQueue
 from tests.controlplane.waiting import PATIENCE_S
 
 AT_ONCE = Backoff(first=0.0, limit=0.0)
@@ -88,16 +89,6 @@ async def waiting() -> tuple[Reconciler, WorkQueue[str]]:
     await reconcile.wait_for_runs(1)
     await everybody_had_a_turn()
     return reconcile, queue
-
-
-async def test_a_key_is_reconciled_and_leaves_nothing_behind() -> None:
-    reconcile = Reconciler()
-    queue = WorkQueue(reconcile)
-
-    queue.add("a", 1)
-    await all_work_done()
-
-    assert reconcile.started == ["a"]
 
 
 async def test_a_key_that_settled_is_reconciled_again_when_asked_for_again() -> None:
@@ -186,19 +177,6 @@ async def test_a_key_has_one_worker_at_a_time() -> None:
     assert not reconcile.overlapping
 
 
-async def test_keys_do_not_wait_for_each_other() -> None:
-    reconcile = Reconciler()
-    queue = WorkQueue(reconcile)
-    reconcile.gate.clear()
-
-    queue.add("a", 1)
-    queue.add("b", 1)
-    await reconcile.wait_for_runs(2)
-
-    assert sorted(reconcile.started) == ["a", "b"]
-    await queue.close()
-
-
 async def test_failures_in_a_row_are_counted_until_it_settles() -> None:
     reconcile = Reconciler(
         [ReconcileResult.FAILED] * 3 + [ReconcileResult.SETTLED, ReconcileResult.FAILED]
@@ -260,49 +238,26 @@ def test_the_wait_doubles_up_to_half_a_minute(failures: int, seconds: float) -> 
     assert Backoff().seconds(failures) == seconds
 
 
-async def test_closing_cancels_what_runs_and_what_waits() -> None:
+async def test_keys_that_run_or_wait_are_counted_until_closing_cancels_them_at_once() -> None:
     reconcile, queue = await waiting()
+    assert queue.longest_run == 0.0
     reconcile.gate.clear()
     queue.add("runs", 1)
-    await reconcile.wait_for_runs(2)
+    await reconcile.wait_for_runs(2)  # no key waits for another
+    await asyncio.sleep(3.0)
+    assert queue.longest_run == pytest.approx(3.0)
+    assert queue.depth == 2
+    asked = asyncio.get_running_loop().time()
 
     await queue.close()
 
+    assert asyncio.get_running_loop().time() == asked
     assert reconcile.cancelled == ["runs"]
+    assert queue.depth == 0
     assert not other_tasks()
 
 
-async def test_closing_before_the_first_run_prevents_it() -> None:
-    reconcile = Reconciler()
-    queue = WorkQueue(reconcile)
-    queue.add("a", 1)
-
-    await queue.close()
-
-    assert not reconcile.started
-    assert not other_tasks()
-
-
-async def test_closing_an_idle_queue_is_nothing_to_do() -> None:
-    queue = WorkQueue(Reconciler())
-
-    await queue.close()
-    await queue.close()
-
-    assert not other_tasks()
-
-
-async def test_a_reconcile_that_breaks_is_tried_again() -> None:
-    reconcile = Reconciler([RuntimeError("a defect")])
-    queue = WorkQueue(reconcile, AT_ONCE)
-
-    queue.add("a", 1)
-    await all_work_done()
-
-    assert reconcile.started == ["a", "a"]
-
-
-async def test_a_reconcile_that_breaks_is_logged_with_its_key_and_cause(
+async def test_a_reconcile_that_breaks_is_logged_with_its_key_and_cause_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reconcile = Reconciler([RuntimeError("a defect")])
@@ -310,6 +265,8 @@ async def test_a_reconcile_that_breaks_is_logged_with_its_key_and_cause(
 
     queue.add("default/inferno", 1)
     await all_work_done()
+
+    assert reconcile.started == ["default/inferno"] * 2
 
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert any("default/inferno" in record.getMessage() for record in errors)
@@ -330,48 +287,17 @@ async def test_a_reconcile_that_breaks_holds_up_no_other_key() -> None:
     await asyncio.gather(*broken, return_exceptions=True)
 
 
-async def test_a_closed_queue_takes_nothing() -> None:
+async def test_a_closed_queue_runs_nothing_and_takes_nothing() -> None:
     reconcile = Reconciler()
     queue = WorkQueue(reconcile)
-    await queue.close()
+    queue.add("a", 1)
 
+    await queue.close()
+    await queue.close()
     queue.add("a", 1)
     await all_work_done()
 
     assert not reconcile.started
-
-
-async def test_keys_that_run_or_wait_for_their_next_try_are_counted() -> None:
-    reconcile, queue = await waiting()
-    reconcile.gate.clear()
-    queue.add("runs", 1)
-    await reconcile.wait_for_runs(2)
-
-    assert queue.depth == 2
-    await queue.close()
-    assert queue.depth == 0
-
-
-async def test_the_longest_run_is_that_of_the_oldest_reconcile_that_runs() -> None:
-    reconcile, queue = await waiting()
-    idle = queue.longest_run
-    reconcile.gate.clear()
-    queue.add("runs", 1)
-    await reconcile.wait_for_runs(2)
-    await asyncio.sleep(3.0)  # of virtual time
-
-    assert idle == 0.0
-    assert queue.longest_run == pytest.approx(3.0)
-    await queue.close()
-
-
-async def test_a_queue_that_is_closed_does_not_wait_for_the_next_try() -> None:
-    _, queue = await waiting()
-    asked = asyncio.get_running_loop().time()
-
-    await queue.close()
-
-    assert asyncio.get_running_loop().time() == asked
 
 
 async def test_a_queue_that_is_closed_just_as_a_key_is_asked_for_again_ends() -> None:
@@ -386,3 +312,64 @@ async def test_a_queue_that_is_closed_just_as_a_key_is_asked_for_again_ends() ->
         await queue.close()
 
     assert reconciler.started == ["a"]
+
+
+# Cycles repeat when they are due, and at once when they are asked for
+
+
+PERIOD = 30.0
+
+
+class Work:
+    """A cycle that takes some seconds and is due again after more."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.began: list[float] = []
+
+    async def __call__(self) -> ReconcileResult:
+        self.began.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self._seconds)
+        return ReconcileResult.due_after(PERIOD)
+
+
+@asynccontextmanager
+async def started(**cycles: Cycle) -> AsyncIterator[Cycles]:
+    queue = Cycles(cycles)
+    queue.start()
+    yield queue
+    await queue.close()
+
+
+async def test_each_cycle_is_repeated_when_it_is_due() -> None:
+    short, long = Work(1.0), Work(9.0)
+
+    async with started(short=short, long=long):
+        await asyncio.sleep(100.0)
+
+    assert short.began == pytest.approx([0.0, 31.0, 62.0, 93.0])
+    assert long.began == pytest.approx([0.0, 39.0, 78.0])
+
+
+async def test_a_cycle_that_is_asked_for_runs_at_once_and_then_when_it_is_due() -> None:
+    asked, other = Work(1.0), Work(1.0)
+
+    async with started(asked=asked, other=other) as cycles:
+        await asyncio.sleep(10.0)
+        cycles.request("asked")
+        await asyncio.sleep(40.0)
+
+    assert asked.began == pytest.approx([0.0, 10.0, 41.0])
+    assert other.began == pytest.approx([0.0, 31.0])
+
+
+async def test_a_cycle_that_is_asked_for_while_it_runs_runs_once_more_after_that() -> None:
+    work = Work(5.0)
+
+    async with started(work=work) as cycles:
+        for _ in range(3):
+            await asyncio.sleep(1.0)
+            cycles.request("work")
+        await asyncio.sleep(20.0)
+
+    assert work.began == pytest.approx([0.0, 5.0])

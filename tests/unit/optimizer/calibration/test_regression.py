@@ -1,9 +1,12 @@
-"""Robust regression against SciPy, least squares and closed forms."""
+"""Robust lines against SciPy and closed forms, what lies above them, and changes of the engine."""
 
 import numpy as np
 import pytest
 from scipy import optimize
 
+from inferno_optimizer.calibration.confidence import GroupRequests, Line, Z, chords
+from inferno_optimizer.calibration.drift import shifts
+from inferno_optimizer.calibration.fit import interference_ms
 from inferno_optimizer.calibration.regression import (
     HUBER,
     Estimate,
@@ -25,10 +28,6 @@ def fitted(y: np.ndarray, prior: Prior = NOTHING, weights: np.ndarray | None = N
     return robust_fit(Rows(design, y[None], np.zeros((1, len(X))), weights[None]), prior)
 
 
-def test_points_on_a_line_give_the_line() -> None:
-    assert fitted(8 + 0.1 * X).coefficients[0] == pytest.approx([8, 0.1])
-
-
 def test_the_estimate_is_that_of_scipy_with_the_same_loss() -> None:
     noise = np.random.default_rng(1).normal(0, 0.05, X.shape)
     y = (8 + 0.1 * X) * (1 + noise)
@@ -42,13 +41,6 @@ def test_the_estimate_is_that_of_scipy_with_the_same_loss() -> None:
     other = optimize.least_squares(residuals, [5.0, 1.0], loss="huber")
 
     assert estimate.coefficients[0] == pytest.approx(other.x, rel=1e-3)
-
-
-def test_outliers_hardly_move_the_line() -> None:
-    y = (8 + 0.1 * X) * (1 + np.random.default_rng(2).normal(0, 0.03, X.shape))
-    y[[3, 30, 58]] *= 4
-
-    assert fitted(y).coefficients[0] == pytest.approx([8, 0.1], rel=0.1)
 
 
 def test_a_slope_below_zero_becomes_zero_and_the_rest_is_fitted_again() -> None:
@@ -117,3 +109,98 @@ def test_a_weighted_median_is_that_of_repeated_values() -> None:
     repeated = np.repeat(values, weights.astype(int)[0])
 
     assert weighted_median(values, weights)[0] == np.median(repeated)
+
+
+# The parameters for sizing lie above what they are derived from
+
+
+NONE = np.zeros((1, 2, 2))
+UNCERTAIN = np.array([[[0.04, -0.001], [-0.001, 0.0001]]])
+
+
+def line(intercept: float, slope: float, covariance: np.ndarray = NONE) -> Line:
+    return Line(np.array([intercept]), np.array([slope]), covariance)
+
+
+def requests(largest: float, inputs: float = 512.0, outputs: float = 200.0) -> GroupRequests:
+    return GroupRequests(*(np.array([value]) for value in (largest, inputs, outputs, 1.0)))
+
+
+def test_without_prefills_and_uncertainty_the_chord_is_the_line() -> None:
+    found = chords(line(8, 0.1), line(0, 0), requests(64), 0.0)
+
+    assert (found.alpha[0], found.beta[0]) == pytest.approx((8, 0.1))
+
+
+@pytest.mark.parametrize("largest", [2.0, 16.0, 64.0, 256.0])
+def test_no_latency_up_to_the_largest_batch_is_above_the_chord(largest: float) -> None:
+    decode, prefill = line(8, 0.1, UNCERTAIN), line(20, 0.0008, UNCERTAIN * 1e-6)
+    found = chords(decode, prefill, requests(largest), Z)
+    batch = np.linspace(1, largest, 50)
+
+    for n in batch:
+        prefill_ms = prefill.upper(np.array([512 * (n + 1)]), Z)
+        itl = decode.upper(np.array([n]), Z) + interference_ms(n, prefill_ms, np.array([200.0]))
+        assert found.alpha[0] + found.beta[0] * n >= itl[0] - 1e-9
+        first = prefill.upper(np.array([512 * n]), Z)[0]
+        assert found.gamma[0] + found.delta[0] * 512 * n >= first - 1e-9
+
+
+def test_parameters_for_sizing_are_never_negative() -> None:
+    found = chords(line(1, 0.1), line(200, 0.01), requests(100, outputs=10.0), Z)
+
+    assert found.alpha[0] == 0
+    assert found.beta[0] * 100 == pytest.approx(11 + 99 * (200 + 0.01 * 512 * 101) / 9)
+
+
+def test_uncertainty_widens_the_lines() -> None:
+    certain, uncertain = (
+        chords(line(8, 0.1, covariance), line(20, 0.0008), requests(64), Z)
+        for covariance in (NONE, UNCERTAIN)
+    )
+
+    error = np.sqrt(0.04 - 2 * 64 * 0.001 + 64**2 * 0.0001)
+    difference = (
+        uncertain.alpha[0] + 64 * uncertain.beta[0] - (certain.alpha[0] + 64 * certain.beta[0])
+    )
+
+    assert difference == pytest.approx(Z * error)
+
+
+# A change of the engine is noticed; outliers and a change long ago are not
+
+
+def noticed(residuals: np.ndarray, scale: float = 0.05) -> float:
+    rows = residuals[None]
+    empty = np.zeros((1, 2))
+    estimate = Estimate(empty, empty, np.zeros((1, 2, 2)), rows, np.array([scale]), np.ones(1))
+    return float(shifts(estimate, np.ones(rows.shape, dtype=bool))[0])
+
+
+@pytest.fixture
+def noise() -> np.ndarray:
+    return np.random.default_rng(1).normal(0, 0.05, 240)
+
+
+@pytest.mark.parametrize("change", [0.2, -0.2])
+def test_a_change_is_noticed_with_its_size(noise: np.ndarray, change: float) -> None:
+    noise[-15:] += change
+
+    assert noticed(noise) == pytest.approx(change, abs=0.05)
+
+
+def test_a_change_to_which_the_fit_has_adapted_is_over(noise: np.ndarray) -> None:
+    noise[:60] -= 0.2
+
+    assert noticed(noise) == 0
+
+
+def test_noise_and_outliers_seldom_are_a_change() -> None:
+    generator = np.random.default_rng(2)
+    alarms = 0
+    for _ in range(500):
+        residuals = generator.normal(0, 0.05, 240)
+        residuals[generator.random(240) < 0.05] += 1.0
+        alarms += noticed(residuals) != 0
+
+    assert alarms <= 5

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from inferno_optimizer.replay.fleet import SizedFleet
-from inferno_optimizer.replay.plant import LeadTime, StepLoad
-from inferno_optimizer.replay.policy import NamedPolicy, Seen, Setting
-from inferno_optimizer.replay.replay import Scenario, replay
+from inferno_optimizer.replay.plant import StepLoad
+from inferno_optimizer.replay.policy import Seen, Setting
 from inferno_optimizer.sizing.queueing import FloatArray
 from samples.policies.melange import SLICES, Melange, buckets_of, cheapest_mix
 from tests.tiers import sampled
@@ -120,14 +119,3 @@ def test_a_server_that_nothing_can_serve_keeps_what_it_has() -> None:
 
     assert (SizedFleet(of).at(too_long.lengths).max_rate == 0).all()
     assert wanted.tolist() == shown.present.tolist()
-
-
-def test_its_replicas_serve_after_the_lead_time_as_all_do() -> None:
-    of = fleet()
-    shown = Scenario(of, of, trace([2.0] * 30 + [20.0] * 20), LeadTime(300.0))
-
-    history = replay(shown, NamedPolicy("melange", Melange, percentiles=False), of.home).history
-    more = 29 + np.argmax(history.replicas[29:, 0] > history.replicas[29, 0])
-
-    assert history.ready[more + 4, 0] == history.ready[29, 0]
-    assert history.ready[more + 5, 0] > history.ready[29, 0]

@@ -7,7 +7,6 @@ import pytest
 
 from inferno_operator.cli.replay import find_policy
 from inferno_operator.controllers.measurement.lookahead import LoadHistory
-from inferno_optimizer.forecast import ConformalBound, first_ratio
 from inferno_optimizer.replay.fleet import SizedFleet, build_fleet
 from inferno_optimizer.replay.hindsight import find_best_homes, find_floor
 from inferno_optimizer.replay.planning import Planner, PlanningRules
@@ -261,20 +260,6 @@ def test_the_chance_of_a_minute_is_not_taken_for_growth(rate: float) -> None:
 
     growth = history.growth(rate, 120.0 + 60.0) or 0.0
     assert replicas <= np.ceil(growth * rate / sized.max_rate[0, 1])
-
-
-def test_the_bound_of_a_load_covers_the_share_that_it_names() -> None:
-    random = np.random.default_rng(5)
-    rates = np.exp(np.cumsum(random.normal(0, 0.02, (3000, 1)), axis=0))
-    bound, covered = ConformalBound(1, 600.0, 60.0), []
-
-    for step in range(len(rates) - 10):
-        bound.add(rates[step])
-        if step > 1440:
-            covered.append(rates[step + 10] <= rates[step] * bound.ratio(rates[step]))
-
-    assert bound.ratio(rates[-1])[0] != first_ratio(600.0)
-    assert 0.85 < np.mean(covered) < 0.95
 
 
 def places(*loads: tuple[int, float]) -> list[int]:

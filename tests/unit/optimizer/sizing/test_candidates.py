@@ -29,10 +29,8 @@ from inferno_optimizer.system import (
     TokenBudgetParameters,
 )
 from inferno_optimizer.wire.codec import (
-    decode_system,
     encode_explanation,
     encode_solution,
-    encode_system,
 )
 from tests.unit.optimizer import oracles
 from tests.unit.optimizer.systems import NOTHING, Demand, accelerators, one_server, system_of
@@ -124,16 +122,13 @@ def test_there_are_never_fewer_replicas_than_asked_for(fewest: int, replicas: in
 
 
 @pytest.mark.parametrize(
-    ("tokens", "batch"), [(512, 38), (511, 38), (256, 76), (513, 37), (9728, 2), (9729, 1)]
+    ("tokens", "batch"),
+    [(512, 38), (511, 38), (256, 76), (513, 37), (9728, 2), (9729, 1), (10**7, 1)],
 )
 def test_the_batch_shrinks_as_requests_grow(tokens: int, batch: int) -> None:
     found = options(server(tokens=tokens), Target())
 
     assert found["G2"].max_batch_size == batch
-
-
-def test_a_batch_is_at_least_one_however_long_the_requests() -> None:
-    assert options(server(tokens=10**7), Target())["G2"].max_batch_size == 1
 
 
 def test_a_servers_own_batch_counts_as_it_is() -> None:
@@ -155,21 +150,22 @@ def test_nothing_is_kept_where_nothing_runs() -> None:
     assert [option.reason for option in found.values()] == ["", ""]
 
 
-def test_a_kept_accelerator_without_data_leaves_no_option() -> None:
-    kept = replace(server(current=Allocation("H100", 1)), keep_accelerator=True)
+@pytest.mark.parametrize(
+    ("runs", "target", "reason"),
+    [
+        ("H100", TARGET, Reason.NO_PERFORMANCE_DATA),
+        ("A100", Target(itl_ms=19), Reason.UNATTAINABLE_SLO),  # it is too slow
+    ],
+)
+def test_a_kept_accelerator_without_data_or_too_slow_leaves_no_option(
+    runs: str, target: Target, reason: Reason
+) -> None:
+    kept = replace(server(current=Allocation(runs, 1)), keep_accelerator=True)
 
-    outcome = decision(system(kept))
+    outcome = decision(system(kept, target))
 
-    assert (outcome.reason, outcome.allocation) == (Reason.NO_PERFORMANCE_DATA, None)
-    assert "keepAccelerator" in outcome.message
-
-
-def test_a_kept_accelerator_that_is_too_slow_leaves_no_option() -> None:
-    kept = replace(server(current=Allocation("A100", 1)), keep_accelerator=True)
-
-    outcome = decision(system(kept, Target(itl_ms=19)))
-
-    assert (outcome.reason, outcome.allocation) == (Reason.UNATTAINABLE_SLO, None)
+    assert (outcome.reason, outcome.allocation) == (reason, None)
+    assert ("keepAccelerator" in outcome.message) == (runs == "H100")
 
 
 @pytest.mark.parametrize(
@@ -194,12 +190,11 @@ def test_an_idle_server_keeps_its_floor_with_an_unscaled_batch(idle: Server, few
     assert (option.replicas, option.max_batch_size) == (fewest, 38)
     assert (option.cost, option.value) == pytest.approx((25 * fewest, 27.5 * fewest))
     assert (option.itl_ms, option.wait_ms) == pytest.approx((17.49, 0))
-
-
-def test_an_idle_server_has_its_own_batch_where_it_names_one() -> None:
-    option = options(replace(server(rate=0), max_batch_size=5))["G2"]
-
-    assert option.max_batch_size == 5
+    assert options(replace(idle, max_batch_size=5))["G2"].max_batch_size == 5
+    assert json.dumps(encode_explanation(explain(system(idle), "chat")), allow_nan=False)
+    given = decision(system(idle)).allocation  # without a floor
+    assert given is not None
+    assert (given.accelerator, given.replicas, given.cost) == ("G2", 0, 0)
 
 
 @pytest.mark.parametrize("target", [Target(itl_ms=1), Target(wait_ms=1e-9), Target(0, 0, 1e6)])
@@ -241,20 +236,6 @@ def test_an_idle_server_waits_where_its_first_prompt_keeps_the_target() -> None:
     assert outcome.allocation.accelerator == "G2"
 
 
-def test_an_idle_server_with_no_floor_gets_a_named_accelerator_and_no_replica() -> None:
-    outcome = decision(system(server(rate=0)))
-
-    assert outcome.allocation is not None
-    assert (outcome.allocation.replicas, outcome.allocation.cost) == (0, 0)
-    assert outcome.allocation.accelerator == "G2"
-
-
-def test_the_numbers_of_an_idle_servers_options_are_finite() -> None:
-    explained = encode_explanation(explain(system(server(rate=0)), "chat"))
-
-    assert json.dumps(explained, allow_nan=False)
-
-
 @given(replicas=st.integers(1, 100_000), load=st.floats(1e-3, 1e6))
 def test_a_load_that_fills_its_replicas_exactly_needs_no_further_one(
     replicas: int, load: float
@@ -287,19 +268,19 @@ def test_a_throughput_target_counts_where_it_is_above_the_load(
 
 
 @pytest.mark.parametrize("solver", [Options(), Options(unlimited=True), Options(milp=True)])
-@pytest.mark.parametrize("rate", [1e15, 1e30, 1e308])
-def test_an_absurd_load_is_an_invalid_spec_and_no_plan(rate: float, solver: Options) -> None:
-    outcome = decision(replace(system(server(rate=rate)), options=solver, capacity={"G2": 5}))
+@pytest.mark.parametrize(
+    ("rate", "tps", "word"),
+    [*((rate, 0.0, "arrival rate") for rate in (1e15, 1e30, 1e308)), (60, 1e30, "slo-tps")],
+)
+def test_an_absurd_load_or_target_is_an_invalid_spec_and_no_plan(
+    rate: float, tps: float, word: str, solver: Options
+) -> None:
+    asked = system(server(rate=rate), Target(tokens_per_second=tps))
+
+    outcome = decision(replace(asked, options=solver, capacity={"G2": 5}))
 
     assert (outcome.reason, outcome.allocation) == (Reason.INVALID_SPEC, None)
-    assert "arrival rate" in outcome.message
-
-
-def test_an_absurd_throughput_target_is_named_as_the_cause() -> None:
-    outcome = decision(system(server(), Target(tokens_per_second=1e30)))
-
-    assert (outcome.reason, outcome.allocation) == (Reason.INVALID_SPEC, None)
-    assert "slo-tps" in outcome.message
+    assert word in outcome.message
 
 
 @pytest.mark.parametrize("solver", [Options(), Options(milp=True)])
@@ -375,32 +356,25 @@ def batch_of(of: System) -> int:
     return found.max_batch_size
 
 
-@pytest.mark.parametrize("parameters", GENERATIONS)
-def test_memory_bounds_the_batch_by_input_and_output(parameters: PerformanceParameters) -> None:
-    found = bounded(IN_AND_OUT, parameters, max_tokens=200_000)
-
-    assert batch_of(found) == 200_000 // 1600
-    assert decision(found).warnings == ()
+SHORT = Load(60, 512)
 
 
-@pytest.mark.parametrize("parameters", GENERATIONS)
-def test_a_number_of_sequences_bounds_the_batch(parameters: PerformanceParameters) -> None:
-    assert batch_of(bounded(IN_AND_OUT, parameters, max_sequences=64)) == 64
-
-
-def test_a_number_of_sequences_bounds_the_batch_of_an_idle_server_too() -> None:
-    assert batch_of(bounded(Load(0, 512), max_sequences=64, max_tokens=1)) == 64
-
-
-def test_the_tighter_one_of_all_bounds_counts() -> None:
-    assert batch_of(bounded(Load(60, 512), max_tokens=10**9, max_sequences=10**6)) == 384
-    assert batch_of(bounded(Load(60, 512), max_tokens=51200, max_sequences=99)) == 99
-    assert batch_of(bounded(Load(60, 512), max_tokens=51200, max_sequences=101)) == 100
-
-
-def test_the_bounds_hold_for_the_batch_of_the_server_too() -> None:
-    assert batch_of(bounded(Load(60, 512), batch=256, max_tokens=51200)) == 100
-    assert batch_of(bounded(Load(60, 512), batch=256, max_sequences=30)) == 30
+@pytest.mark.parametrize(
+    ("asked", "batch"),
+    [
+        *((bounded(IN_AND_OUT, each, max_tokens=200_000), 125) for each in GENERATIONS),
+        *((bounded(IN_AND_OUT, each, max_sequences=64), 64) for each in GENERATIONS),
+        (bounded(Load(0, 512), max_sequences=64, max_tokens=1), 64),  # idle
+        (bounded(SHORT, max_tokens=10**9, max_sequences=10**6), 384),  # the tighter one counts
+        (bounded(SHORT, max_tokens=51200, max_sequences=99), 99),
+        (bounded(SHORT, max_tokens=51200, max_sequences=101), 100),
+        (bounded(SHORT, batch=256, max_tokens=51200), 100),  # for that of the server, too
+        (bounded(SHORT, batch=256, max_sequences=30), 30),
+    ],
+)
+def test_memory_and_sequences_bound_the_batch(asked: System, batch: int) -> None:
+    assert batch_of(asked) == batch
+    assert decision(asked).warnings == () or asked.servers[0].load == SHORT
 
 
 def test_where_no_request_fits_into_the_memory_is_no_option() -> None:
@@ -421,14 +395,3 @@ def test_an_accelerator_that_no_request_fits_on_is_left_out_of_several() -> None
 
     assert found["A100"].reason == ""
     assert found["G2"].reason == "a request keeps 1600 tokens, more than its maxTokens 1599"
-
-
-def test_bounds_go_over_the_wire_where_they_are() -> None:
-    told = bounded(IN_AND_OUT, max_tokens=200_000, max_sequences=64)
-    untold = bounded(IN_AND_OUT)
-
-    data = [encode_system(one)["system"]["modelData"]["models"][0] for one in (told, untold)]
-
-    assert (data[0]["maxTokens"], data[0]["maxNumSeqs"]) == (200_000, 64)
-    assert data[1].keys() & {"maxTokens", "maxNumSeqs"} == set()
-    assert decode_system(encode_system(told)).profiles == told.profiles

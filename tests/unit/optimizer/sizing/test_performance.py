@@ -357,27 +357,6 @@ def test_absurd_numbers_have_finite_answers_or_a_reason(
 
 
 @pytest.mark.parametrize(
-    ("parameters", "field"),
-    [
-        (PrefillDecodeParameters(0, 0, 0, 0), "decodeParms"),
-        (PrefillDecodeParameters(0, 0, 5, 1), "decodeParms"),
-        (TokenBudgetParameters(0, 0, 0), "perfParms"),
-    ],
-)
-def test_parameters_that_are_not_measured_yet_are_named(
-    parameters: PrefillDecodeParameters | TokenBudgetParameters, field: str
-) -> None:
-    profile = PerformanceProfile("llm", "G2", parameters, 8, 512)
-    server = Server("chat", "Gold", "llm", Allocation(load=Load(60, output_tokens=64)))
-
-    (decided,) = optimize(one_server(server, profile)).decisions
-
-    assert decided.reason is Reason.NO_PERFORMANCE_DATA
-    assert field in decided.message
-    assert "not measured yet" in decided.message
-
-
-@pytest.mark.parametrize(
     ("load", "same"),
     [
         (Load(600, tokens_per_request=128), Load(600, output_tokens=128)),

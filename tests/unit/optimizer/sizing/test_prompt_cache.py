@@ -24,7 +24,6 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
-from inferno_optimizer.wire.codec import decode_system, encode_system
 from tests.examples import several
 from tests.unit.optimizer.systems import one_server
 
@@ -222,17 +221,3 @@ def test_more_tokens_cached_than_there_are_make_a_server_invalid() -> None:
         "currentAlloc.load.cachedTokens: 2001 is more than the 2000 tokens of avgInTokens, which"
         " includes them"
     )
-
-
-def test_the_wire_has_cached_tokens_and_cold_replicas_where_there_are_any() -> None:
-    system = Chat(cached=1200, running=6, cold=3).system
-    plain = Chat(running=6).system
-
-    document = encode_system(system)
-    current = document["system"]["serverData"]["servers"][0]["currentAlloc"]
-    told = encode_system(plain)["system"]["serverData"]["servers"][0]["currentAlloc"]
-
-    assert decode_system(document) == system
-    assert (current["coldReplicas"], current["load"]["cachedTokens"]) == (3, 1200)
-    assert told.keys() == current.keys() - {"coldReplicas"}
-    assert told["load"].keys() == current["load"].keys() - {"cachedTokens"}

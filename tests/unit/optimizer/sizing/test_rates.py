@@ -113,12 +113,6 @@ def test_the_highest_rate_is_that_of_bisection(
 
 @several(40)
 @given(asked=REPLICAS.flatmap(targets_of))
-def test_any_targets_give_the_rate_of_bisection(asked: Asked) -> None:
-    assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
-
-
-@several(40)
-@given(asked=REPLICAS.flatmap(targets_of))
 @with_example(Asked(Replica(29.908203125, 1.05078125, 2, 1), itl=30.9609375))
 def test_the_highest_rate_keeps_all_targets_and_a_little_more_misses_one(asked: Asked) -> None:
     replica, highest = asked.replica, 0.999 * asked.replica.rate(asked.replica.batch)
@@ -144,42 +138,27 @@ def test_replicas_sized_together_have_the_rates_of_those_sized_alone() -> None:
     assert rates(asked) == pytest.approx(alone, rel=1e-9)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 7, 38])
-@pytest.mark.parametrize("alpha", [0.1, 23.37])
-@pytest.mark.parametrize("room", [1 + 1e-9, 1.001, 1.5, 100])
-def test_without_beta_the_latency_is_flat_and_a_target_above_it_costs_nothing(
-    alpha: float, batch: int, room: float
+FLAT = [
+    *(
+        Replica(alpha, 0.0, batch, 777)
+        for alpha in (0.1, 17.3, 20.0, 1 / 3)
+        for batch in (1, 3, 38)
+    ),
+    *(Replica(23.37, 0.0, batch, tokens) for batch in (2, 7) for tokens in (1, 100, 512)),
+    Replica(20.0, 0.5, 1, 512),
+]
+
+
+@pytest.mark.parametrize("replica", FLAT, ids=str)
+def test_a_flat_latency_keeps_a_target_that_it_equals_and_misses_one_below(
+    replica: Replica,
 ) -> None:
-    replica = Replica(alpha, 0.0, batch, 512)
+    latency, highest = replica.alpha + replica.beta, 0.999 * replica.rate(replica.batch)
 
-    assert rate_of(replica, itl=alpha * room) == pytest.approx(0.999 * replica.rate(batch))
+    kept = [rate_of(replica, itl=latency * room) for room in (1, 1 + 1e-9, 1.01, 100)]
 
-
-@pytest.mark.parametrize("alpha", [0.1, 17.3, 20.0, 23.37, 1 / 3])
-@pytest.mark.parametrize("batch", [1, 3, 38])
-@pytest.mark.parametrize("tokens", [1, 100, 777])
-def test_a_flat_latency_keeps_a_target_that_it_equals(
-    alpha: float, batch: int, tokens: int
-) -> None:
-    replica = Replica(alpha, 0.0, batch, tokens)
-
-    assert rate_of(replica, itl=alpha) == pytest.approx(0.999 * replica.rate(batch))
-
-
-@pytest.mark.parametrize("room", [1 + 1e-9, 1.01, 60])
-def test_a_batch_of_one_has_a_flat_latency_too(room: float) -> None:
-    replica = Replica(20.0, 0.5, 1, 512)
-
-    assert rate_of(replica, itl=20.5 * room) == pytest.approx(0.999 * replica.rate(1))
-
-
-@pytest.mark.parametrize("batch", [1, 38])
-def test_a_flat_latency_above_its_target_is_out_of_reach(batch: int) -> None:
-    assert rate_of(Replica(20.0, 0.0, batch, 512), itl=20.0 * (1 - 1e-6)) == 0
-
-
-def test_a_latency_below_that_of_a_single_request_is_out_of_reach() -> None:
-    assert rate_of(Replica(17.15, 0.34, 38, 512), itl=17.49) == 0
+    assert kept == pytest.approx([highest] * 4)
+    assert rate_of(replica, itl=latency * (1 - 1e-6)) == 0
 
 
 def test_a_wait_below_that_of_an_all_but_empty_queue_is_out_of_reach() -> None:
@@ -190,16 +169,15 @@ def test_a_wait_below_that_of_an_all_but_empty_queue_is_out_of_reach() -> None:
     assert rate_of(replica, wait=floor * 1.001) > 0
 
 
-def test_without_targets_a_replica_is_used_up_to_a_thousandth_below_saturation() -> None:
+def test_a_replica_is_used_up_to_a_thousandth_below_saturation_or_a_tenth_for_a_throughput() -> (
+    None
+):
     replica = Replica(17.15, 0.34, 38, 512)
+    highest = 0.999 * 38 / (512 * (17.15 + 0.34 * 38))
 
-    assert rate_of(replica) == pytest.approx(0.999 * 38 / (512 * (17.15 + 0.34 * 38)))
-
-
-def test_a_throughput_target_leaves_a_tenth_of_that_free() -> None:
-    replica = Replica(17.15, 0.34, 38, 512)
-
-    assert rate_of(replica, tps=1) == pytest.approx(0.9 * rate_of(replica))
+    assert rate_of(replica) == pytest.approx(highest)
+    assert rate_of(replica, tps=1) == pytest.approx(0.9 * highest)
+    assert rate_of(replica, itl=17.49) == 0  # below that of a single request
 
 
 def example(

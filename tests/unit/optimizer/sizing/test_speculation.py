@@ -18,7 +18,6 @@ from inferno_optimizer.system import (
     Target,
 )
 from inferno_optimizer.validation import find_problems
-from inferno_optimizer.wire.codec import decode_system, encode_system
 from tests.h100.runs import latencies
 from tests.unit.optimizer.systems import one_server
 
@@ -104,11 +103,6 @@ def test_more_tokens_in_a_step_take_fewer_replicas() -> None:
 
     assert replicas[0] == replicas[1]
     assert replicas[1] > replicas[2] > replicas[3]
-
-
-def test_the_wire_has_them_only_where_they_are_told() -> None:
-    assert decode_system(encode_system(system(2.5))) == system(2.5)
-    assert "tokensPerStep" not in str(encode_system(system(0.0)))
 
 
 def test_a_step_makes_at_least_one_token() -> None:

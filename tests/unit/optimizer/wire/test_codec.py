@@ -79,47 +79,43 @@ def test_every_field_of_the_small_system_arrives() -> None:
     assert system.options == Options(unlimited=True)
 
 
+ODD_OPTIONS = {"useCplex": True, "colour": "red", "saturationPolicy": "roundrobin"}
+
+
 @pytest.mark.parametrize(
-    "document",
+    ("document", "system"),
     [
-        None,
-        {},
-        {"system": None},
-        {"system": {}},
-        {"system": {"serverData": None, "capacityData": {}, "modelData": {"models": None}}},
+        (None, System()),
+        ({}, System()),
+        ({"system": None}, System()),
+        ({"system": {}}, System()),
+        (
+            {"system": {"serverData": None, "capacityData": {}, "modelData": {"models": None}}},
+            System(),
+        ),
+        ({"optimizerData": {"optimizer": ODD_OPTIONS}}, System()),  # what nobody knows
+        (
+            {"OptimizerData": {"optimizer": {"milpsolver": True}}},
+            System(options=Options(milp=True)),
+        ),
+        (
+            servers({"name": "a", "model": None}, {"name": "b", "class": ""}),
+            System(servers=(Server("a", "Free", ""), Server("b", "Free", ""))),
+        ),
+        (SMALL["system"], decode_system(SMALL)),  # the inner object alone
+        *(
+            (
+                {"modelData": {"models": [{"name": "m", "accCount": count}]}},
+                System(profiles=(PerformanceProfile("m", "", DecodeParameters(0, 0), 0, 0, 1),)),
+            )
+            for count in (0, -3)
+        ),
     ],
 )
-def test_what_is_absent_or_null_is_empty(document: object) -> None:
-    assert decode_system(document) == System()
-
-
-def test_the_inner_object_alone_is_understood() -> None:
-    assert decode_system(SMALL["system"]) == decode_system(SMALL)
-
-
-def test_absent_fields_of_a_server_are_zero_and_its_class_is_free() -> None:
-    system = decode_system(servers({"name": "a", "model": None}, {"name": "b", "class": ""}))
-
-    assert system.servers == (Server("a", "Free", ""), Server("b", "Free", ""))
-
-
-def test_keys_match_regardless_of_case_as_published_files_need() -> None:
-    system = decode_system({"OptimizerData": {"optimizer": {"milpsolver": True}}})
-
-    assert system.options.milp
-
-
-def test_unknown_keys_and_saturation_policies_are_ignored() -> None:
-    options = {"useCplex": True, "colour": "red", "saturationPolicy": "roundrobin"}
-
-    assert decode_system({"optimizerData": {"optimizer": options}}) == System()
-
-
-@pytest.mark.parametrize("count", [0, -3])
-def test_an_accelerator_count_below_one_counts_as_one(count: int) -> None:
-    system = decode_system({"modelData": {"models": [{"name": "m", "accCount": count}]}})
-
-    assert system.profiles[0].accelerator_count == 1
+def test_what_is_absent_has_its_default_and_keys_match_regardless_of_case(
+    document: object, system: System
+) -> None:
+    assert decode_system(document) == system
 
 
 def test_of_repeated_names_the_last_one_counts() -> None:
@@ -330,6 +326,10 @@ def test_a_solution_has_the_field_names_of_the_wire() -> None:
         "waitAverage": 0.5,
         "load": {"arrivalRate": 80.0, "avgLength": 512, "arrivalCOV": 1.0, "serviceCOV": 1.0},
     }
+    assert list(document["allocations"]) == ["a", "b"]
+    written = json.loads(json.dumps(document))["allocations"]["b"]
+    assert isinstance(written["numReplicas"], int)  # for readers that refuse decimals
+    assert isinstance(written["load"]["avgLength"], int)
     assert document["unserved"] == {"c": {"reason": "NoCapacity", "message": "not enough cards"}}
     assert document["certificate"] == {
         "solver": "greedy",
@@ -388,17 +388,6 @@ def test_later_generations_are_answered_in_their_own_words(generation: Generatio
     }
 
 
-def test_a_solution_lists_its_servers_by_name() -> None:
-    assert list(encode_solution(SOLUTION)["allocations"]) == ["a", "b"]
-
-
-def test_integers_stay_integers_for_readers_that_refuse_decimals() -> None:
-    allocation = json.loads(json.dumps(encode_solution(SOLUTION)))["allocations"]["b"]
-
-    assert isinstance(allocation["numReplicas"], int)
-    assert isinstance(allocation["load"]["avgLength"], int)
-
-
 def test_an_option_has_the_field_names_of_an_allocation() -> None:
     (document,) = encode_explanation([Option("G2", "G2", 2, 19, 2, 50, -89, 19.5, 0.5, 31.25)])
 
@@ -421,11 +410,17 @@ names = st.text(min_size=1, max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(-(2**31), 2**31)
 rarely = st.just(0) | counts
+maybe = st.just(0.0) | numbers
 loads = st.builds(
-    Load, numbers, rarely, st.just(0.0) | numbers, numbers, rarely, rarely, st.just(0.0) | numbers
+    Load,
+    *(numbers, rarely, maybe, numbers, rarely, rarely, maybe),
+    cached_tokens=rarely,
+    tokens_per_step=maybe,
 )
 allocations = st.builds(
-    Allocation, st.text(max_size=8), counts, counts, numbers, numbers, numbers, loads, numbers
+    Allocation,
+    *(st.text(max_size=8), counts, counts, numbers, numbers, numbers, loads, numbers),
+    cold_replicas=rarely,
 )
 targets = st.dictionaries(names, st.builds(Target, *[numbers] * 6), max_size=3)
 parameters = (
@@ -455,6 +450,8 @@ systems = st.builds(
             counts,
             counts,
             st.integers(1, 64),
+            max_tokens=rarely,
+            max_sequences=rarely,
         ),
         "model",
         "accelerator",
@@ -473,6 +470,7 @@ systems = st.builds(
             counts,
             load_spread=numbers,
             least_rate=numbers,
+            accelerators=st.lists(names, max_size=2).map(tuple),
         ),
         "name",
     ),
@@ -494,6 +492,26 @@ def test_a_system_survives_the_wire(system: System) -> None:
     sent = json.dumps(encode_system(system))
 
     assert decode_system(json.loads(sent)) == system
+
+
+def test_what_is_not_told_has_no_key() -> None:
+    """Readers of the first generation do not know these keys."""
+    load = Load(60, 100, cached_tokens=9, tokens_per_step=2.5)
+    profile = PerformanceProfile("m", "A", DecodeParameters(1, 1), 8, 9)
+    told = System(
+        profiles=(replace(profile, max_tokens=7, max_sequences=6),),
+        servers=(Server("s", "C", "m", Allocation("A", 2, load=load, cold_replicas=1)),),
+    )
+    named = replace(told, servers=(replace(told.servers[0], accelerators=("A",)),))
+    plain = System(profiles=(profile,), servers=(Server("s", "C", "m", Allocation("A", 2)),))
+
+    def keys(system: System) -> set[str]:
+        document = encode_system(system)["system"]
+        (data,), (served,) = document["modelData"]["models"], document["serverData"]["servers"]
+        return {*data, *served, *served["currentAlloc"], *served["currentAlloc"]["load"]}
+
+    new = {"maxTokens", "maxNumSeqs", "coldReplicas", "cachedTokens", "tokensPerStep"}
+    assert keys(named) - keys(plain) == new | {"accelerators"}
 
 
 def test_a_server_is_decoded_in_few_calls() -> None:

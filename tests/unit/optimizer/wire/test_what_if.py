@@ -16,7 +16,6 @@ from inferno_optimizer.system import (
     DecodeParameters,
     Load,
     Options,
-    PerformanceParameters,
     PerformanceProfile,
     PrefillDecodeParameters,
     SaturationPolicy,
@@ -68,6 +67,7 @@ def with_target(**targets: float) -> ServiceClass:
     return replace(SYSTEM.classes[0], targets={MODEL: replace(Target(40, 500), **targets)})
 
 
+ROUND_ROBIN = SaturationPolicy.ROUND_ROBIN
 SERVERS = {
     "server.chat.load.arrivalRate=300": with_load(300),
     "server.chat.currentAlloc.load.arrivalRate=300": with_load(300),
@@ -86,13 +86,6 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("text", SERVERS)
-def test_a_field_of_a_server_and_no_other_is_changed(text: str) -> None:
-    expected = replace(SYSTEM, servers=(SERVERS[text], SYSTEM.servers[1]))
-
-    assert changed(text) == expected
-
-
 CLASSES = {
     "class.Premium.priority=2": replace(SYSTEM.classes[0], priority=2),
     f"class.Premium.{MODEL}.slo-itl=20": with_target(itl_ms=20),
@@ -100,13 +93,6 @@ CLASSES = {
     f"class.Premium.{MODEL}.slo-ttft=300": with_target(ttft_ms=300),
     "class.Premium.*.slo-tps=100": with_target(tokens_per_second=100),
 }
-
-
-@pytest.mark.parametrize("text", CLASSES)
-def test_a_field_of_a_class_and_no_other_is_changed(text: str) -> None:
-    expected = replace(SYSTEM, classes=(CLASSES[text], SYSTEM.classes[1]))
-
-    assert changed(text) == expected
 
 
 OPTIONS = {
@@ -117,15 +103,8 @@ OPTIONS = {
     "holdUndecided=true": Options(hold_undecided=True, time_limit=7),
     "noSwaps=true": Options(no_swaps=True, time_limit=7),
     "priorityTolerance=0.01": Options(priority_tolerance=0.01, time_limit=7),
-    "saturationPolicy=RoundRobin": Options(
-        saturation_policy=SaturationPolicy.ROUND_ROBIN, time_limit=7
-    ),
+    "saturationPolicy=RoundRobin": Options(saturation_policy=ROUND_ROBIN, time_limit=7),
 }
-
-
-@pytest.mark.parametrize("text", OPTIONS)
-def test_an_option_and_no_other_is_changed(text: str) -> None:
-    assert changed(f"optimizer.{text}") == replace(SYSTEM, options=OPTIONS[text])
 
 
 CAPACITIES = {
@@ -138,17 +117,6 @@ CAPACITIES = {
     "capacity.**=2": {"A100": 10},
     "capacity.*=2": {"A100": 2},
 }
-
-
-@pytest.mark.parametrize("text", CAPACITIES)
-def test_cards_of_a_type_are_changed(text: str) -> None:
-    assert changed(text) == replace(SYSTEM, capacity=CAPACITIES[text])
-
-
-def test_the_price_of_an_accelerator_is_changed() -> None:
-    dear = replace(SYSTEM.accelerators[0], cost=44)
-
-    assert changed("accelerator.A100.cost=44").accelerators == (dear, SYSTEM.accelerators[1])
 
 
 def with_data(model: str, alpha: float, beta: float) -> System:
@@ -172,19 +140,21 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("text", MODELS)
-def test_performance_data_of_a_model_and_no_other_are_changed(text: str) -> None:
-    assert changed(text) == MODELS[text]
+CHANGED = {
+    **{t: replace(SYSTEM, servers=(s, SYSTEM.servers[1])) for t, s in SERVERS.items()},
+    **{t: replace(SYSTEM, classes=(c, SYSTEM.classes[1])) for t, c in CLASSES.items()},
+    **{f"optimizer.{t}": replace(SYSTEM, options=o) for t, o in OPTIONS.items()},
+    **{text: replace(SYSTEM, capacity=cards) for text, cards in CAPACITIES.items()},
+    **MODELS,
+    "accelerator.A100.cost=44": replace(
+        SYSTEM, accelerators=(replace(SYSTEM.accelerators[0], cost=44), SYSTEM.accelerators[1])
+    ),
+}
 
 
-def test_parameters_of_later_generations_are_changed_too() -> None:
-    later = replace(SYSTEM.profiles[0], parameters=PrefillDecodeParameters(20, 0.4, 30, 0.1))
-    system = replace(SYSTEM, profiles=(later,))
-
-    after = changed(f"model.{MODEL}.A100.prefillParms.gamma=15", system=system)
-
-    faster = replace(later, parameters=PrefillDecodeParameters(20, 0.4, 15, 0.1))
-    assert after.profiles == (faster,)
+@pytest.mark.parametrize("text", CHANGED)
+def test_what_is_named_and_nothing_else_is_changed(text: str) -> None:
+    assert changed(text) == CHANGED[text]
 
 
 NEW = ("accelerator.B200.type=B200", "accelerator.B200.cost=500")
@@ -267,18 +237,21 @@ def test_no_change_leaves_a_large_system_as_it_is() -> None:
 @pytest.mark.parametrize(
     "parameters", [PrefillDecodeParameters(20, 0.4, 30, 0.1), TokenBudgetParameters(8, 0.02, 1e-4)]
 )
-def test_loads_in_tokens_are_changed_and_later_performance_data_kept(
-    parameters: PerformanceParameters,
+def test_loads_in_tokens_and_parameters_of_later_generations_are_changed(
+    parameters: PrefillDecodeParameters | TokenBudgetParameters,
 ) -> None:
     profile = replace(SYSTEM.profiles[0], parameters=parameters)
     load = Load(60, input_tokens=200, output_tokens=500)
     told = replace(SYSTEM.servers[0], current=replace(SYSTEM.servers[0].current, load=load))
     system = replace(SYSTEM, profiles=(profile,), servers=(told,))
+    group = "prefillParms" if isinstance(parameters, PrefillDecodeParameters) else "perfParms"
 
     after = changed("server.chat.load.avgInTokens*=2", system=system)
+    faster = changed(f"model.{MODEL}.A100.{group}.gamma=15", system=system)
 
     longer = replace(told, current=replace(told.current, load=replace(load, input_tokens=400)))
     assert after == replace(system, servers=(longer,))
+    assert faster.profiles == (replace(profile, parameters=replace(parameters, gamma=15)),)
 
 
 def named(*names: str) -> System:

@@ -155,12 +155,6 @@ def test_capacity_and_its_price_are_told_by_type(metrics: OperatorMetrics) -> No
     assert series["inferno_capacity_gain_requests_per_minute"] == {gained: 30.0}
 
 
-def test_without_limits_nothing_is_said_of_what_there_is(metrics: OperatorMetrics) -> None:
-    metrics.optimized(INFERNO, replace(SYSTEM, options=Options(unlimited=True)), SOLUTION)
-
-    assert "inferno_capacity_available_cards" not in read(metrics)
-
-
 def test_a_failure_is_counted_by_its_reason_and_changes_nothing_else(
     metrics: OperatorMetrics,
 ) -> None:
@@ -175,31 +169,22 @@ def test_a_failure_is_counted_by_its_reason_and_changes_nothing_else(
     assert after["inferno_cost_cents_per_hour"] == before["inferno_cost_cents_per_hour"]
 
 
-def test_series_of_a_deleted_server_disappear(metrics: OperatorMetrics) -> None:
-    remaining = replace(SYSTEM, servers=SYSTEM.servers[1:])
-    solution = replace(SOLUTION, decisions=SOLUTION.decisions[1:])
-
-    metrics.optimized(INFERNO, remaining, solution)
-
+def test_series_disappear_with_their_server_and_their_optimizer_and_no_others(
+    metrics: OperatorMetrics,
+) -> None:
+    remaining = replace(SYSTEM, servers=SYSTEM.servers[1:], options=Options(unlimited=True))
+    metrics.optimized(INFERNO, remaining, replace(SOLUTION, decisions=SOLUTION.decisions[1:]))
     assert 'server="a"' not in metrics.page()[1].decode()
+    assert "inferno_capacity_available_cards" not in read(metrics)  # there are no limits
 
-
-def test_series_of_a_deleted_optimizer_disappear(metrics: OperatorMetrics) -> None:
+    metrics.optimized(Key("other", "inferno"), SYSTEM, SOLUTION)
+    metrics.forgot(Key("llm", "another"))
+    assert len(read(metrics)["inferno_servers"]) == 2
     metrics.forgot(INFERNO)
 
     assert "llm" not in metrics.page()[1].decode()
-
-
-def test_forgetting_one_optimizer_leaves_what_another_brought(metrics: OperatorMetrics) -> None:
-    metrics.forgot(Key("llm", "other"))
-
-    assert read(metrics)["inferno_servers"] == {labels(namespace="llm"): 3}
-
-
-def test_namespaces_are_told_apart(metrics: OperatorMetrics) -> None:
-    metrics.optimized(Key("other", "inferno"), SYSTEM, SOLUTION)
-
-    assert len(read(metrics)["inferno_servers"]) == 2
+    assert read(metrics)["inferno_servers"] == {labels(namespace="other"): 3}
+    assert "inferno_servers" not in read(OperatorMetrics())  # of another operator in the process
 
 
 def test_writes_are_counted(metrics: OperatorMetrics) -> None:
@@ -309,11 +294,6 @@ def test_queries_and_measuring_cycles_are_counted() -> None:
         labels(result="Refused"): 1,
     }
     assert series["inferno_measure_cycle_seconds_sum"] == {labels(): 0.7}
-
-
-def test_operators_in_one_process_share_nothing(metrics: OperatorMetrics) -> None:
-    assert "inferno_servers" not in read(OperatorMetrics())
-    assert "inferno_servers" in read(metrics)
 
 
 def test_every_series_of_ours_is_in_the_table_with_its_labels(metrics: OperatorMetrics) -> None:

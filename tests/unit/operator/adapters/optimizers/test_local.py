@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from inferno_operator.adapters.optimizers.local import LocalOptimizer
 from inferno_optimizer.errors import SolverError
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.system import Accelerator, DecodeParameters, System
-from tests.controlplane.waiting import wait_until
+from tests.unit.optimizer.test_workers import children, until
 
 SYSTEM = System(accelerators=(Accelerator("A", "T", 10),), capacity={"T": 4})
 
@@ -21,18 +20,6 @@ def _spin(started_by: int, arrived: Path) -> object:
     while os.getpid() != started_by:
         arrived.touch()
     return None
-
-
-def children() -> set[int]:
-    found: list[str] = []
-    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            found += (task / "children").read_text().split()
-    return set(map(int, found))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    await asyncio.to_thread(wait_until, condition, bool, "processes as expected", 30.0)
 
 
 def busy(arrived: Path) -> System:

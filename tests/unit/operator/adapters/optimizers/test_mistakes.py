@@ -4,9 +4,8 @@ Capacity, Accelerator, Model and ServiceClass, each deleted, renamed and mistype
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,13 +16,14 @@ from inferno_operator.controllers.planning.controller import OptimizationControl
 from inferno_operator.controllers.planning.ports import Context, OnDemand, SystemOptimizer
 from inferno_operator.controllers.scaling.decision import read_decision
 from inferno_operator.controllers.scaling.publication import publish
-from inferno_operator.resources import RESOURCES, Server
+from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informers import Informers
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.rest_optimizer import RestOptimizer
+from tests.unit.operator import objects
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
@@ -70,120 +70,86 @@ SCENE = (
 BEFORE = {"chat": {"A100": 3}, "mail": {"H100": 2}}
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """A wrong manifest, and what a condition of an object says about it.
+CHANGED = {"Capacity": "cards", "Accelerator": "a100", "Model": "m", "ServiceClass": "c"}
+"""The object of each kind in which the mistake is made."""
 
-    `spec` is None if the object is deleted, else what it has instead.
-    """
+KINDS = {
+    "cards": "Capacity",
+    "chat": "Server",
+    "mail": "Server",
+    "m": "Model",
+    "inferno": "Optimizer",
+}
+"""The kinds of the objects that say what is wrong."""
 
-    kind: str
-    name: str
-    spec: Callable[[Manifest], Manifest] | None
-    told: Mapping[tuple[str, str], str]
-
-
-def having(**fields: object) -> Callable[[Manifest], Manifest]:
-    return lambda spec: {**spec, **fields}
-
-
-def counting(**counts: int) -> Callable[[Manifest], Manifest]:
-    return having(count=[{"type": name, "count": count} for name, count in counts.items()])
+NO_CARDS, NO_UNIT = "no Capacity lists card type '{}'", "no accelerator is named '{}'"
+NO_TYPE, NO_CLASS = "no accelerator has type '{}'", "no service class is named 'C'"
+NO_MODEL = "no model with performance data is named"
+NEAR = "; did you mean {}?"
 
 
-CHAT, MAIL, INFERNO, CARDS = (
-    ("Server", "chat"),
-    ("Server", "mail"),
-    ("Optimizer", "inferno"),
-    ("Capacity", "cards"),
-)
-MISTAKES = {
-    "Capacity deleted": Mistake(
-        "Capacity",
-        "cards",
-        None,
+def counts(**cards: int) -> Manifest:
+    return {"count": [{"type": name, "count": count} for name, count in cards.items()]}
+
+
+MISTYPED = {"data": [performance("A10O"), performance("H100")]}
+A100, H100 = NO_CARDS.format("A100"), NO_CARDS.format("H100")
+GONE, GONE_O = NO_UNIT.format("A100"), NO_UNIT.format("A10O")
+MISTAKES: dict[str, tuple[Manifest | None, dict[str, str]]] = {
+    "Capacity deleted": (None, {"chat": A100, "mail": H100, "inferno": A100}),
+    "Capacity renamed": (
+        counts(A100=3, Hopper=8),
+        {"cards": NO_TYPE.format("Hopper"), "mail": H100, "inferno": H100},
+    ),
+    "Capacity mistyped": (
+        counts(a100=3, h100=8),
         {
-            CHAT: "no Capacity lists card type 'A100'",
-            MAIL: "no Capacity lists card type 'H100'",
-            INFERNO: "no Capacity lists card type 'A100'",
+            "cards": NO_TYPE.format("a100") + NEAR.format("A100"),
+            "chat": A100 + NEAR.format("a100"),
+            "mail": H100 + NEAR.format("h100"),
+            "inferno": H100 + NEAR.format("h100"),
         },
     ),
-    "Capacity renamed": Mistake(
-        "Capacity",
-        "cards",
-        counting(A100=3, Hopper=8),
+    "Accelerator deleted": (None, {"chat": GONE, "inferno": GONE}),
+    "Accelerator renamed": (
+        {"name": "a100"},
+        {"chat": GONE + NEAR.format("a100"), "inferno": GONE},
+    ),
+    "Accelerator mistyped": (
+        {"type": "a100"},
         {
-            CARDS: "no accelerator has type 'Hopper'",
-            MAIL: "no Capacity lists card type 'H100'",
-            INFERNO: "no Capacity lists card type 'H100'",
+            "chat": NO_CARDS.format("a100") + NEAR.format("A100"),
+            "cards": NO_TYPE.format("A100") + NEAR.format("a100"),
+            "inferno": NO_TYPE.format("A100") + NEAR.format("a100"),
         },
     ),
-    "Capacity mistyped": Mistake(
-        "Capacity",
-        "cards",
-        counting(a100=3, h100=8),
-        {
-            CARDS: "no accelerator has type 'a100'; did you mean A100?",
-            CHAT: "no Capacity lists card type 'A100'; did you mean a100?",
-            MAIL: "no Capacity lists card type 'H100'; did you mean h100?",
-            INFERNO: "no Capacity lists card type 'H100'; did you mean h100?",
-        },
-    ),
-    "Accelerator deleted": Mistake(
-        "Accelerator",
-        "a100",
-        None,
-        {CHAT: "no accelerator is named 'A100'", INFERNO: "no accelerator is named 'A100'"},
-    ),
-    "Accelerator renamed": Mistake(
-        "Accelerator",
-        "a100",
-        having(name="a100"),
-        {
-            CHAT: "no accelerator is named 'A100'; did you mean a100?",
-            INFERNO: "no accelerator is named 'A100'",
-        },
-    ),
-    "Accelerator mistyped": Mistake(
-        "Accelerator",
-        "a100",
-        having(type="a100"),
-        {
-            CHAT: "no Capacity lists card type 'a100'; did you mean A100?",
-            CARDS: "no accelerator has type 'A100'; did you mean a100?",
-            INFERNO: "no accelerator has type 'A100'; did you mean a100?",
-        },
-    ),
-    "Model deleted": Mistake("Model", "m", None, {CHAT: "no model with performance data is named"}),
-    "Model renamed": Mistake(
-        "Model", "m", having(name="m"), {CHAT: "no model with performance data is named 'M'"}
-    ),
-    "Model mistyped": Mistake(
-        "Model",
-        "m",
-        having(data=[performance("A10O"), performance("H100")]),
-        {
-            CHAT: "no accelerator is named 'A10O'",
-            ("Model", "m"): "no accelerator is named 'A10O'",
-            INFERNO: "no accelerator is named 'A10O'",
-        },
-    ),
-    "ServiceClass deleted": Mistake(
-        "ServiceClass", "c", None, {CHAT: "no service class is named 'C'"}
-    ),
-    "ServiceClass renamed": Mistake(
-        "ServiceClass",
-        "c",
-        having(name="Gold"),
-        {CHAT: "no service class is named 'C'", INFERNO: "no service class is named 'C'"},
-    ),
-    "ServiceClass mistyped": Mistake(
-        "ServiceClass",
-        "c",
-        having(data=[{"model": "m"}]),
-        {CHAT: "class 'C' has no targets for model 'M'"},
+    "Model deleted": (None, {"chat": NO_MODEL}),
+    "Model renamed": ({"name": "m"}, {"chat": f"{NO_MODEL} 'M'"}),
+    "Model mistyped": (MISTYPED, {"chat": GONE_O, "m": GONE_O, "inferno": GONE_O}),
+    "ServiceClass deleted": (None, {"chat": NO_CLASS}),
+    "ServiceClass renamed": ({"name": "Gold"}, {"chat": NO_CLASS, "inferno": NO_CLASS}),
+    "ServiceClass mistyped": (
+        {"data": [{"model": "m"}]},
+        {"chat": "class 'C' has no targets for model 'M'"},
     ),
 }
+"""What a person deletes (None) or writes, and words of what objects say of it."""
+
+
+def find(cluster: FakeCluster, kind: str, name: str) -> dict[str, Any]:
+    return cluster.objects[kind, Key("default", name)]
+
+
+def make(mistake: str, cluster: FakeCluster) -> None:
+    """Make a mistake in the objects of a cluster."""
+    kind, _, _ = mistake.partition(" ")
+    changes, _ = MISTAKES[mistake]
+    stored = find(cluster, kind, CHANGED[kind])
+    if changes is None:
+        stored["metadata"]["finalizers"] = []
+        cluster.remove(kind_of(objects.kind_of(stored)), Key("default", CHANGED[kind]))
+    else:
+        cluster.add({**stored, "spec": {**stored["spec"], **changes}})
 
 
 @pytest.fixture
@@ -228,27 +194,12 @@ async def operated(
         await asyncio.wait([task])
 
 
-def find(cluster: FakeCluster, kind: str, name: str) -> dict[str, Any]:
-    return cluster.objects[kind, Key("default", name)]
-
-
 async def optimized(cluster: FakeCluster) -> None:
     """Ask for an optimization, and wait until it is done."""
     cluster.add({**optimizer(), "status": {}})
     async with asyncio.timeout(PATIENCE_S):
         while find(cluster, "Optimizer", "inferno")["spec"]["optimize"]:
             await cluster.something_changed()
-
-
-def make(mistake: Mistake, cluster: FakeCluster) -> None:
-    """Make a mistake in the objects of a cluster."""
-    stored = find(cluster, mistake.kind, mistake.name)
-    if mistake.spec is None:
-        stored["metadata"]["finalizers"] = []
-        kind = next(kind for kind in RESOURCES if kind.kind == mistake.kind)
-        cluster.remove(kind_of(kind), Key("default", mistake.name))
-    else:
-        cluster.add({**stored, "spec": mistake.spec(stored["spec"])})
 
 
 def replicas(cluster: FakeCluster) -> dict[str, Mapping[str, int]]:
@@ -269,14 +220,14 @@ def said(cluster: FakeCluster, kind: str, name: str) -> str:
     """The messages of the conditions that are not true, or of the Optimizer."""
     conditions = find(cluster, kind, name).get("status", {}).get("conditions", [])
     return "; ".join(
-        c["message"] for c in conditions if c["status"] != "True" or kind == INFERNO[0]
+        c["message"] for c in conditions if c["status"] != "True" or kind == "Optimizer"
     )
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+@pytest.mark.parametrize("mistake", MISTAKES)
 async def test_what_runs_stays_and_a_condition_names_the_mistake(
-    mistake: Mistake, mode: str, rest: RestOptimizer
+    mistake: str, mode: str, rest: RestOptimizer
 ) -> None:
     cluster = FakeCluster()
     for item in SCENE:
@@ -291,5 +242,5 @@ async def test_what_runs_stays_and_a_condition_names_the_mistake(
         await optimized(cluster)
 
     assert replicas(cluster) == BEFORE
-    for (kind, name), words in mistake.told.items():
-        assert words in said(cluster, kind, name)
+    for name, words in MISTAKES[mistake][1].items():
+        assert words in said(cluster, KINDS[name], name)

@@ -14,7 +14,11 @@ import pytest
 import trustme
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
-from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
+from inferno_operator.adapters.optimizers.remote import (
+    RemoteOptimizer,
+    RequestLimit,
+    StatefulRemoteOptimizer,
+)
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError
 from inferno_optimizer.optimize import optimize
@@ -188,18 +192,8 @@ async def test_a_failure_that_stays_is_an_error_that_names_the_optimizer(
     assert isinstance(raised.value, kind)
     assert rest.url in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("failure", [Failure.NO_JSON, Failure.NO_ANSWER, Failure.REFUSED])
-async def test_an_answer_is_not_asked_for_again(
-    remote: RemoteOptimizer, rest: RestOptimizer, failure: Failure
-) -> None:
-    rest.failures = [failure]
-
-    with pytest.raises(SolverError):
-        await remote.optimize(TWO)
-
-    assert not rest.failures
+    if failure in (Failure.NO_JSON, Failure.NO_ANSWER, Failure.REFUSED):
+        assert len(rest.failures) == 9  # an answer is not asked for again
 
 
 async def test_an_answer_that_leaves_servers_out_although_cards_are_left_is_asked_for_again(
@@ -447,25 +441,17 @@ async def test_only_what_differs_is_sent_to_an_optimizer_that_keeps_it(rest: Res
     assert list(rest.store.servers) == ["S"]
 
 
-async def test_after_a_restart_everything_is_sent_again(rest: RestOptimizer) -> None:
-    remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
-    await remote.optimize(TWO)
-    rest.restart_empty()
-
-    solution = await remote.optimize(TWO)
-
-    assert outcome(solution) == outcome(optimize(TWO))
-
-
-async def test_what_others_told_the_optimizer_is_taken_back(rest: RestOptimizer) -> None:
+async def test_what_others_told_the_optimizer_is_taken_back_and_what_it_lost_is_sent_again(
+    rest: RestOptimizer,
+) -> None:
     remote = StatefulRemoteOptimizer(Endpoint("127.0.0.1", rest.port), 5.0)
     await remote.replace(TWO)
     rest.store.servers["stranger"] = {**rest.store.servers["S"], "name": "stranger"}
     rest.store.capacity["T"] = 1
 
-    solution = await remote.optimize(TWO)
-
-    assert outcome(solution) == outcome(optimize(TWO))
+    assert outcome(await remote.optimize(TWO)) == outcome(optimize(TWO))
+    rest.restart_empty()
+    assert outcome(await remote.optimize(TWO)) == outcome(optimize(TWO))
 
 
 async def test_an_optimizer_that_keeps_nothing_is_told_apart(rest: RestOptimizer) -> None:
@@ -572,3 +558,81 @@ async def test_an_optimizer_that_asks_for_a_client_certificate_is_unavailable_wi
     for _ in range(4):  # it depends on the order of packets which error the connection gives
         with pytest.raises(UnavailableError, match=rest.url.removeprefix("http:")):
             await remote.optimize(TWO)
+
+
+# RequestLimit at an optimizer: in turn, and no longer than one's patience
+
+
+FOREVER = 3600.0
+
+
+async def visit(places: RequestLimit, name: str, visits: list[str]) -> None:
+    async with places.take(name):
+        visits.append(name)
+        await asyncio.sleep(0)
+
+
+async def test_requests_take_their_turn_in_the_order_in_which_they_came() -> None:
+    places = RequestLimit("http://here", 1, FOREVER)
+    visits: list[str] = []
+
+    await asyncio.gather(*(visit(places, name, visits) for name in "abcde"))
+
+    assert visits == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(1, "for 0 s on the request for a"), (3, "for 0 s on the request for a and on 2 other")],
+)
+async def test_one_that_waits_too_long_is_told_who_is_in_its_way(count: int, words: str) -> None:
+    places = RequestLimit("http://here", count, patience=0.01)
+    entered = [places.take(name) for name in "abc"[:count]]
+    for place in entered:
+        await place.__aenter__()
+
+    with pytest.raises(UnavailableError, match=rf"^http://here: no turn within 0.01 s: .* {words}"):
+        await visit(places, "z", [])
+
+
+@pytest.mark.parametrize("ends", ["with an error", "cancelled"])
+async def test_a_place_is_free_again_however_a_request_ends(ends: str) -> None:
+    places = RequestLimit("http://here", 1, FOREVER)
+    visits: list[str] = []
+
+    async def fail() -> None:
+        async with places.take("a"):
+            if ends == "cancelled":
+                await asyncio.Event().wait()
+            raise UnavailableError("no answer")
+
+    failing = asyncio.create_task(fail())
+    waiting = asyncio.create_task(visit(places, "b", visits))
+    await asyncio.sleep(0)
+    failing.cancel()
+    await asyncio.wait([failing, waiting])
+
+    assert visits == ["b"]
+
+
+async def test_who_gives_up_waiting_takes_no_place() -> None:
+    places = RequestLimit("http://here", 1, FOREVER)
+    visits: list[str] = []
+    async with places.take("a"):
+        gone = asyncio.create_task(visit(places, "b", visits))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait([gone])
+    await visit(places, "c", visits)
+
+    assert visits == ["c"]
+
+
+async def test_a_request_that_ends_just_when_another_gives_up_waiting_is_named() -> None:
+    places = RequestLimit("http://here", 1, patience=0.0)
+    async with places.take("a"):
+        waiting = asyncio.create_task(visit(places, "b", []))
+        await asyncio.sleep(0)
+
+    with pytest.raises(UnavailableError, match=r"on the request for a$"):
+        await waiting

@@ -227,27 +227,32 @@ async def test_each_request_has_the_additional_parameters(server: PrometheusServ
 # What is answered
 
 
-async def test_a_sample_for_each_series_is_returned(server: PrometheusServer) -> None:
-    labels = {"model_name": 'meta/Llama "8B"'}
-    server.replies = [vector({"metric": labels, "value": [TIME, "3.4985"]}, UP)]
-
-    answer = await query(server.endpoint)
-
-    assert answer == QueryResult(
-        (Sample(labels, TIME, 3.4985), Sample({"__name__": "up"}, TIME, 1.0))
-    )
+LABELS = {"model_name": 'meta/Llama "8B"'}
+PARTIAL = "store 10.0.0.1 did not answer: partial response"
+REMARK = "PromQL info: metric might not be a counter: x"
 
 
-async def test_a_scalar_is_one_sample_without_labels(server: PrometheusServer) -> None:
-    server.replies = [success({"resultType": "scalar", "result": [TIME, "2"]})]
+@pytest.mark.parametrize(
+    ("reply", "samples", "warnings"),
+    [
+        (
+            vector({"metric": LABELS, "value": [TIME, "3.4985"]}, UP),
+            (Sample(LABELS, TIME, 3.4985), Sample({"__name__": "up"}, TIME, 1.0)),
+            (),
+        ),
+        (success({"resultType": "scalar", "result": [TIME, "2"]}), (Sample({}, TIME, 2.0),), ()),
+        (vector(), (), ()),
+        (vector(warnings=[REMARK, PARTIAL], infos=[REMARK]), (), (PARTIAL,)),
+        (vector(isPartial=False), (), ()),
+    ],
+)
+async def test_an_answer_has_a_sample_for_each_series_and_its_warnings(
+    server: PrometheusServer, reply: Reply, samples: tuple[Sample, ...], warnings: tuple[str, ...]
+) -> None:
+    server.replies = [reply, vector(isPartial=True)]
 
-    assert await query(server.endpoint, "scalar(up)") == QueryResult((Sample({}, TIME, 2.0),))
-
-
-async def test_no_series_is_no_sample(server: PrometheusServer) -> None:
-    server.replies = [vector()]
-
-    assert await query(server.endpoint) == QueryResult(())
+    assert await query(server.endpoint) == QueryResult(samples, warnings)
+    assert (await query(server.endpoint)).warnings  # of a VictoriaMetrics that lacks a part
 
 
 async def test_values_that_are_no_numbers_are_passed_on(server: PrometheusServer) -> None:
@@ -260,23 +265,6 @@ async def test_values_that_are_no_numbers_are_passed_on(server: PrometheusServer
     assert others == [math.inf, -math.inf, 1e-05]
 
 
-async def test_warnings_are_passed_on_and_remarks_are_not(server: PrometheusServer) -> None:
-    partial = "store 10.0.0.1 did not answer: partial response"
-    remark = "PromQL info: metric might not be a counter: x"
-    server.replies = [vector(UP, warnings=[remark, partial], infos=[remark])]
-
-    assert (await query(server.endpoint)).warnings == (partial,)
-
-
-@pytest.mark.parametrize("partial", [True, False])
-async def test_a_partial_answer_of_victoria_metrics_has_a_warning(
-    server: PrometheusServer, *, partial: bool
-) -> None:
-    server.replies = [vector(UP, isPartial=partial)]
-
-    assert bool((await query(server.endpoint)).warnings) == partial
-
-
 async def test_a_compressed_answer_is_read(server: PrometheusServer) -> None:
     server.replies = [compressed(vector(UP))]
 
@@ -285,21 +273,6 @@ async def test_a_compressed_answer_is_read(server: PrometheusServer) -> None:
 
 
 # Credentials
-
-
-async def test_a_token_is_read_again_for_each_query(
-    server: PrometheusServer, tmp_path: Path
-) -> None:
-    token = tmp_path / "token"
-    async with connect(replace(server.endpoint, token=token), clock=lambda: TIME) as prometheus:
-        for text in ("first\n", "second"):
-            token.write_text(text)
-            await prometheus.query(QUERY)
-
-    assert [asked.headers["Authorization"] for asked in server.asked] == [
-        "Bearer first",
-        "Bearer second",
-    ]
 
 
 async def test_user_and_password_are_sent(server: PrometheusServer, tmp_path: Path) -> None:
@@ -375,38 +348,23 @@ def trusting(authority: trustme.CA, path: Path) -> Path:
     return path
 
 
-async def test_a_server_is_trusted_for_its_authority(
-    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
+@pytest.mark.parametrize(
+    ("host", "asks", "told"),
+    [
+        (HOST, ssl.CERT_REQUIRED, ": the server may ask for a client certificate"),
+        ("prometheus.example", ssl.CERT_NONE, ": set a URL whose host is in the certificate"),
+    ],
+)
+async def test_tls_that_fails_is_told_with_what_to_do(
+    authority: trustme.CA, tmp_path: Path, host: str, asks: ssl.VerifyMode, told: str
 ) -> None:
-    trusted = trusting(authority, tmp_path / "ca.pem")
-
-    answer = await query(PrometheusEndpoint(tls.url, authority=trusted))
-
-    assert len(answer.samples) == 1
-
-
-async def test_a_server_that_asks_for_a_client_certificate_is_understood(
-    authority: trustme.CA, tmp_path: Path
-) -> None:
-    with serving(server_tls(authority, HOST, ssl.CERT_REQUIRED)) as tls:
+    with serving(server_tls(authority, host, asks)) as tls:
         trusted = trusting(authority, tmp_path / "ca.pem")
 
         problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))
 
     assert isinstance(problem, UnavailableError)
-    assert str(problem).endswith(": the server may ask for a client certificate")
-
-
-async def test_a_server_with_the_certificate_of_another_name_is_not_trusted(
-    authority: trustme.CA, tmp_path: Path
-) -> None:
-    with serving(server_tls(authority, "prometheus.example")) as tls:
-        trusted = trusting(authority, tmp_path / "ca.pem")
-
-        problem = await failure(PrometheusEndpoint(tls.url, authority=trusted))
-
-    assert isinstance(problem, UnavailableError)
-    assert str(problem).endswith(": set a URL whose host is in the certificate")
+    assert str(problem).endswith(told)
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["public authorities", "another authority"])
@@ -421,38 +379,6 @@ async def test_a_server_of_an_unknown_authority_is_not_trusted(
     assert "certificate verify failed" in str(problem)
     assert "set the certificate of the authority" in str(problem)
     assert not tls.asked
-
-
-async def test_an_authority_that_is_replaced_is_used_for_the_next_query(
-    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
-) -> None:
-    path = trusting(trustme.CA(), tmp_path / "ca.pem")
-    async with connect(
-        PrometheusEndpoint(tls.url, authority=path), clock=lambda: TIME
-    ) as prometheus:
-        with pytest.raises(UnavailableError, match="certificate verify failed"):
-            await prometheus.query(QUERY)
-        trusting(authority, path)
-
-        assert len((await prometheus.query(QUERY)).samples) == 1
-
-
-async def test_a_client_certificate_and_its_key_are_shown(
-    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
-) -> None:
-    issued = authority.issue_cert("inferno.example")
-    issued.private_key_pem.write_to_path(str(tmp_path / "tls.key"))
-    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "tls.crt"))
-    endpoint = PrometheusEndpoint(
-        tls.url,
-        authority=trusting(authority, tmp_path / "ca.pem"),
-        certificate=tmp_path / "tls.crt",
-        key=tmp_path / "tls.key",
-    )
-
-    await query(endpoint)
-
-    assert tls.asked[0].certificate["subjectAltName"] == (("DNS", "inferno.example"),)
 
 
 async def test_a_secret_that_is_swapped_is_used_for_the_next_query(
@@ -476,16 +402,6 @@ async def test_a_secret_that_is_swapped_is_used_for_the_next_query(
     assert shown == [
         (f"Bearer {name}", (("DNS", f"{name}.example"),)) for name in ("before", "after")
     ]
-
-
-async def test_a_token_is_sent_over_tls(
-    tls: PrometheusServer, authority: trustme.CA, tmp_path: Path
-) -> None:
-    trusted = trusting(authority, tmp_path / "ca.pem")
-
-    await query(PrometheusEndpoint(tls.url, file(tmp_path / "token", SECRET), authority=trusted))
-
-    assert tls.asked[0].headers["Authorization"] == f"Bearer {SECRET}"
 
 
 async def test_a_server_without_tls_is_told_apart(server: PrometheusServer) -> None:
@@ -782,18 +698,16 @@ async def test_a_large_answer_is_decoded_beside_the_loop(server: PrometheusServe
     assert any(result is answer for result in beside.results)
 
 
-async def test_warnings_are_cut_in_length_and_number(server: PrometheusServer) -> None:
-    server.usual = lambda _: vector(UP, warnings=["w" * 5_000_000, *["again"] * 1000])
+async def test_texts_are_cut_in_length_and_number(server: PrometheusServer) -> None:
+    server.replies = [vector(UP, warnings=["w" * 5_000_000, *["again"] * 1000])]
+    server.usual = lambda _: success(["n" * 5_000_000])
 
     warnings = (await query(server.endpoint)).warnings
+    async with connect(server.endpoint) as prometheus:
+        names = await prometheus.metric_names("{}")
 
     assert warnings == ("w" * 300 + "...", "again", "again", "and 998 more warnings")
-
-
-async def test_names_that_are_too_long_are_cut(server: PrometheusServer) -> None:
-    server.usual = lambda _: success(["n" * 5_000_000])
-    async with connect(server.endpoint) as prometheus:
-        assert await prometheus.metric_names("{}") == ("n" * 300 + "...",)
+    assert names == ("n" * 300 + "...",)
 
 
 async def test_a_query_can_be_cancelled(server: PrometheusServer) -> None:

@@ -35,6 +35,7 @@ from tests.unit.operator.controllers.calibration.seen import (
     steady,
     window,
 )
+from tests.unit.operator.objects import require
 from tests.unit.optimizer.calibration.engine import MixedEngine, windows
 
 TYPED: Mapping[str, object] = {
@@ -76,29 +77,9 @@ def test_the_parameters_of_the_engine_are_told_with_their_errors() -> None:
 def test_what_sizing_takes_is_above_what_is_expected() -> None:
     (row,) = rows(spread())
 
-    assert row.expected is not None
-    assert row.decode_parms is not None
     for batch in (1, 16, 32):
-        expected = row.expected.alpha + row.expected.beta * batch
-        assert row.decode_parms.alpha + row.decode_parms.beta * batch > expected
-
-
-def test_after_a_refusal_the_usable_parameters_stay_as_they_were() -> None:
-    before = rows(spread())
-
-    (refused,) = rows(steady(), model(before=before))
-
-    assert refused.reason == "NoSpread"
-    assert (refused.decode_parms, refused.prefill_parms) == (
-        before[0].decode_parms,
-        before[0].prefill_parms,
-    )
-
-
-def test_a_refusal_without_an_earlier_success_has_no_usable_parameters() -> None:
-    (refused,) = rows(steady())
-
-    assert (refused.decode_parms, refused.prefill_parms) == (None, None)
+        expected = require(row.expected).alpha + require(row.expected).beta * batch
+        assert require(row.decode_parms).alpha + require(row.decode_parms).beta * batch > expected
 
 
 def test_a_change_of_the_engine_is_told() -> None:
@@ -162,22 +143,19 @@ def test_typed_steps_stay_where_lines_fit_better() -> None:
     )
 
 
-def test_steps_stay_after_a_refusal_as_they_were() -> None:
-    before = rows(mixed(), model(STEPS))
+@pytest.mark.parametrize("steps", [False, True])
+def test_parameters_stay_after_a_refusal_as_they_were(steps: bool) -> None:
+    doubt = HardlyKnownParameter(name="kappa", error=0.8, share=0.13)
+    (found,) = rows(mixed(), model(STEPS)) if steps else rows(spread())
+    before = found.model_copy(update={"hardly_known": (doubt,)})
 
-    (refused,) = rows(steady(), model(STEPS, before))
+    (refused,) = rows(steady(), model(STEPS if steps else TYPED, [before]))
+    (unknown,) = rows(steady())
 
     assert refused.reason == "NoSpread"
-    assert refused.step_parms == before[0].step_parms is not None
-
-
-def test_what_is_hardly_known_stays_after_a_refusal_with_its_parameters() -> None:
-    doubt = HardlyKnownParameter(name="kappa", error=0.8, share=0.13)
-    before = [row.model_copy(update={"hardly_known": (doubt,)}) for row in rows(mixed())]
-
-    (refused,) = rows(steady(), model(STEPS, before))
-
-    assert refused.hardly_known == (doubt,)
+    for name in ("decode_parms", "prefill_parms", "step_parms", "hardly_known"):
+        assert getattr(refused, name) == getattr(before, name)
+    assert (unknown.decode_parms, unknown.prefill_parms) == (None, None)
 
 
 def test_a_single_window_shows_no_line() -> None:

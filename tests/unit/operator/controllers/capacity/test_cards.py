@@ -71,21 +71,22 @@ def test_labels_of_vendors_and_clouds_name_the_card(
     assert known.type_of(node, resource) == card_type
 
 
-def test_a_selection_takes_the_place_of_labels() -> None:
-    own = {"selector": {"pool": "fast"}}
-    known = types("A100", H100=own)
-
-    assert known.type_of(machine(labels={PRODUCT: "NVIDIA-H100"}), GPU) is None
-    assert known.type_of(machine(labels={PRODUCT: "NVIDIA-A100", "pool": "fast"}), GPU) == "H100"
-    assert known.type_of(machine(labels={PRODUCT: "NVIDIA-A100"}), GPU) == "A100"
-
-
-def test_of_two_selections_the_one_with_more_labels_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("labels", "card_type"),
+    [
+        ({PRODUCT: "NVIDIA-H100"}, None),
+        ({PRODUCT: "NVIDIA-A100", "pool": "fast"}, "H100"),
+        ({PRODUCT: "NVIDIA-A100"}, "A100"),
+        ({PRODUCT: "NVIDIA-A100", "pool": "fast", "zone": "a"}, "Z"),
+    ],
+)
+def test_a_selection_takes_the_place_of_labels_and_that_with_more_labels_of_another(
+    labels: Mapping[str, str], card_type: str | None
+) -> None:
     exact = {"selector": {"pool": "fast", "zone": "a"}}
-    known = types(A={"selector": {"pool": "fast"}}, Z=exact)
+    known = types("A100", H100={"selector": {"pool": "fast"}}, Z=exact)
 
-    assert known.type_of(machine(labels={"pool": "fast", "zone": "a"}), GPU) == "Z"
-    assert known.type_of(machine(labels={"pool": "fast", "zone": "b"}), GPU) == "A"
+    assert known.type_of(machine(labels=labels), GPU) == card_type
 
 
 def test_a_selection_may_name_a_resource_that_nobody_knows() -> None:

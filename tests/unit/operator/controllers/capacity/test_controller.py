@@ -247,37 +247,6 @@ async def test_a_namespace_that_cannot_be_read_hinders_only_those_that_share_wit
     assert scene.cards("default") == {}
 
 
-async def test_kinds_of_others_that_are_not_installed_are_no_error() -> None:
-    scene = Scene()
-    scene.cluster.unserved |= {"NodePool", "ClusterQueue", "LocalQueue", "ResourceFlavor"}
-
-    async with scene.running():
-        await scene.until_free(8)
-
-    assert scene.condition()["reason"] == "Counted"
-
-
-async def test_the_bound_that_wins_is_told() -> None:
-    scene = Scene(count=[{"type": "H100", "count": 5}])
-
-    async with scene.running():
-        await scene.until_free(8)
-
-    assert (scene.cards()["available"], scene.cards()["boundBy"]) == (5, "spec.count")
-
-
-async def test_of_two_capacities_of_a_namespace_the_oldest_counts() -> None:
-    scene = Scene()
-    scene.capacity("more")
-
-    async with scene.running():
-        await scene.until(lambda: bool(scene.condition("more")["reason"]))
-        await scene.until_free(8)
-
-    assert scene.condition("more")["reason"] == "Conflict"
-    assert "counted" not in scene.status("more")
-
-
 async def test_two_namespaces_share_a_pool_and_the_first_gives_up_before_the_second_takes() -> None:
     scene = Scene(share={"percent": 100})
     accelerator = {"name": "H100", "type": "H100", "cost": 1}
@@ -297,28 +266,28 @@ async def test_two_namespaces_share_a_pool_and_the_first_gives_up_before_the_sec
     assert max(sums) == 8
 
 
-async def test_namespaces_without_a_share_are_told_of_each_other() -> None:
-    scene = Scene()
-    scene.capacity(namespace="team-b")
-
-    async with scene.running():
-        await scene.until_free(8)
-
-    assert "team-b may use the same cards: set spec.share" in scene.condition()["message"]
-
-
-async def test_servers_whose_pods_are_not_known_are_told() -> None:
-    scene = Scene()
+async def test_who_else_uses_the_cards_and_whose_pods_are_not_known_is_told() -> None:
+    scene = Scene(count=[{"type": "H100", "count": 5}])
+    scene.cluster.unserved |= {"NodePool", "ClusterQueue", "LocalQueue", "ResourceFlavor"}
+    scene.capacity("more")
     for place in range(7):
         scene.cluster.add(objects.server(f"s{place}"))
 
     async with scene.running():
+        await scene.until(lambda: bool(scene.condition("more")["reason"]))
         await scene.until_free(8)
+        alone = scene.condition()["message"]
+        scene.capacity(namespace="team-b")
+        await scene.until(lambda: "team-b" in scene.condition()["message"])
 
-    assert scene.condition()["message"] == (
+    assert alone == (
         "nodes: 1; pods of Servers that name neither workloads nor a modelBooster cannot be"
         " attributed and count as foreign: s0, s1, s2, s3, s4 and 2 more"
     )
+    assert "team-b may use the same cards: set spec.share" in scene.condition()["message"]
+    assert (scene.cards()["available"], scene.cards()["boundBy"]) == (5, "spec.count")
+    assert scene.condition("more")["reason"] == "Conflict"  # the oldest counts
+    assert "counted" not in scene.status("more")
 
 
 async def test_nodes_with_other_cards_are_listed_with_what_to_write() -> None:

@@ -161,22 +161,12 @@ def test_the_least_bound_wins_and_is_named() -> None:
     assert least(quotas=[quota], node_pools=[pool]) == (10, "NodePool gpu")
     assert least(node_pools=[pool], queues=[queue], flavors=[flavor]) == (9, "ClusterQueue all")
     assert least(declared={"L4": 1}) == (16, "nodes")
-
-
-def test_a_quota_for_some_pods_only_is_no_bound() -> None:
-    spec = {"hard": {f"requests.{GPU}": "1"}, "scopes": ["BestEffort"]}
-    quota: Manifest = {"metadata": {"name": "team"}, "spec": spec}
-
-    assert counted([machine()], policies=Policies(quotas=[quota])).available == 8
-
-
-def test_a_queue_of_other_cards_is_no_bound() -> None:
-    flavor = {"metadata": {"name": "slow"}, "spec": {"nodeLabels": KINDS["L4"]}}
-    part = {"name": "slow", "resources": [{"name": GPU, "nominalQuota": "1"}]}
-    queue = {"metadata": {"name": "q"}, "spec": {"resourceGroups": [{"flavors": [part]}]}}
-    policies = Policies(queues=[queue], flavors=[flavor])
-
-    assert counted([machine()], policies=policies).bound_by == "nodes"
+    scoped = {**quota, "spec": {"hard": {f"requests.{GPU}": "1"}, "scopes": ["BestEffort"]}}
+    assert least(quotas=[scoped]) == (16, "nodes")
+    others = {**flavor, "spec": {"nodeLabels": KINDS["L4"]}}
+    assert least(queues=[queue], flavors=[others]) == (16, "nodes")
+    none = counted([])
+    assert (none.total, none.available, none.bound_by) == (0, 0, "nodes")
 
 
 def test_pods_of_a_namespace_that_shares_are_not_held_by_others() -> None:
@@ -188,9 +178,3 @@ def test_pods_of_a_namespace_that_shares_are_not_held_by_others() -> None:
 
     assert (cards.others, cards.ours, cards.free) == (4, 2, 2)
     assert (cards.available, cards.bound_by) == (3, "spec.share")
-
-
-def test_a_type_without_nodes_has_no_cards() -> None:
-    cards = counted([])
-
-    assert (cards.total, cards.available, cards.bound_by) == (0, 0, "nodes")

@@ -28,6 +28,7 @@ SIDECAR = {"restartPolicy": "Always"}
         ([container(1)], [container(1, **SIDECAR), container(3)], 4),
         ([container(1)], [container(3), container(1, **SIDECAR)], 3),
         ([container(0)], [], None),
+        ([{"name": "c", "resources": {"limits": {GPU: "2", "cpu": "1"}}}], [], 2),
     ],
 )
 def test_a_pod_takes_the_larger_of_its_containers_and_of_each_init_container(
@@ -38,30 +39,12 @@ def test_a_pod_takes_the_larger_of_its_containers_and_of_each_init_container(
     assert count_requested(spec).get(GPU) == cards
 
 
-def test_a_limit_without_a_request_is_a_request_too() -> None:
-    limited = {"name": "c", "resources": {"limits": {GPU: "2", "cpu": "1"}}}
-
-    assert count_requested({"containers": [limited]}) == {GPU: 2}
-
-
 @pytest.mark.parametrize(
     ("quantity", "cards"),
     [("8", 8), (8, 8), ("1k", 1000), ("1e1", 10), ("2500m", 2), ("1Ki", 1024), ("many", 0)],
 )
 def test_a_quantity_is_read_as_the_api_server_writes_it(quantity: object, cards: int) -> None:
     assert parse_quantity(quantity) == cards
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_pod_uses_no_cards(phase: str) -> None:
-    assert read_pod(pod(phase=phase)) is None
-
-
-def test_of_a_pod_without_cards_no_container_is_kept() -> None:
-    web = pod("p", "n")
-    web["spec"]["containers"] = [{"name": "web", "resources": {"requests": {"cpu": "1"}}}]
-
-    assert reduced(web)["spec"] == {"nodeName": "n"}
 
 
 def test_of_a_node_its_state_and_its_cards_are_kept() -> None:
@@ -83,3 +66,7 @@ def test_of_a_reduced_pod_the_same_cards_are_counted() -> None:
 
     assert read_pod(reduced(whole)) == read_pod(whole)
     assert "volumes" not in reduced(whole)["spec"]
+    web = pod("p", "n")
+    web["spec"]["containers"] = [{"name": "web", "resources": {"requests": {"cpu": "1"}}}]
+    assert reduced(web)["spec"] == {"nodeName": "n"}
+    assert [read_pod(pod(phase=phase)) for phase in ("Succeeded", "Failed")] == [None, None]

@@ -15,6 +15,7 @@ from inferno_operator.resources.objects import Event, Manifest
 from inferno_operator.resources.observation import Observation, is_of
 from inferno_optimizer.correction import MISSED, MOST
 from tests.unit.operator import objects
+from tests.unit.operator.objects import require
 
 CYCLE_S, LONG_S = 30, 300
 TARGET = Target(model="M", slo_itl=25.0)
@@ -103,8 +104,7 @@ def cycles(
         newest = measurement(begin + cycle * CYCLE_S, latency(replicas))
         newest = add_correction(newest, found, before, TARGET, model)
         measured = add_planned_load(newest, found, before, TARGET, newest.time)
-        assert measured.load is not None
-        rate = measured.load.arrival_rate
+        rate = require(measured.load).arrival_rate
         replicas = math.ceil(PLANNED * rate / RATE - 1e-6)
         yield found, measured
 
@@ -122,11 +122,8 @@ def test_slower_replicas_get_as_many_as_keep_the_target_and_no_more(slower: floa
 
     *_, (server, last) = cycles(latency, 240)
 
-    assert server.spec.current_alloc is not None
-    assert server.spec.current_alloc.num_replicas == fewest
-    assert last.load is not None
-    assert last.correction is not None
-    assert last.load.arrival_rate == pytest.approx(RATE * last.correction.factor)
+    assert require(server.spec.current_alloc).num_replicas == fewest
+    assert require(last.load).arrival_rate == pytest.approx(RATE * require(last.correction).factor)
 
 
 def test_replicas_as_the_model_says_are_planned_for_as_they_are() -> None:
@@ -146,8 +143,7 @@ def test_room_brings_plans_back_to_the_load() -> None:
     *_, (server, last) = cycles(lambda _: 12.0, 300, risen, start=PLANNED + 2)
 
     assert last.correction is None
-    assert last.load is not None
-    assert last.load.arrival_rate == RATE
+    assert require(last.load).arrival_rate == RATE
     assert judge_correction(server, last) is None
 
 
@@ -178,9 +174,7 @@ def test_a_model_of_which_nothing_is_known_ends_no_correction(
 
     *_, (_, after) = cycles(shared(1.5), 2, risen, start=PLANNED + 2, model=now)
 
-    assert risen.correction is not None
-    assert after.correction is not None
-    assert after.correction.factor == risen.correction.factor
+    assert require(after.correction).factor == require(risen.correction).factor
 
 
 def test_calibrated_parameters_in_place_of_typed_ones_are_other_data() -> None:
@@ -209,11 +203,9 @@ def test_more_replicas_that_do_not_help_are_not_followed_by_others() -> None:
 def test_the_factor_ends_at_the_limit_and_says_so() -> None:
     *_, (server, last) = cycles(lambda n: 200.0 / n, 240)
 
-    assert last.correction is not None
-    assert last.correction.factor == MOST
+    assert require(last.correction).factor == MOST
     told = judge_correction(server, last)
-    assert told is not None
-    assert told.message == (
+    assert require(told).message == (
         "slo-itl missed with 6 replicas that should be enough: planned for 2 times the load, and"
         " no more; calibrate Model 'M'"
     )
@@ -253,8 +245,7 @@ def test_a_miss_does_not_count_before_a_queue_could_have_been_served() -> None:
 
     found = after_a_miss(patient).correction
 
-    assert found is not None
-    assert found.factor == 1
+    assert require(found).factor == 1
 
 
 def test_a_miss_of_few_requests_may_be_chance_and_must_last_for_more_of_them() -> None:
@@ -262,8 +253,7 @@ def test_a_miss_of_few_requests_may_be_chance_and_must_last_for_more_of_them() -
 
     found = after_a_miss(rare, arrival_rate=6.0).correction  # 60 requests
 
-    assert found is not None
-    assert found.factor == 1
+    assert require(found).factor == 1
 
 
 def test_a_plan_that_waits_for_a_person_does_not_grow_meanwhile() -> None:
@@ -271,8 +261,7 @@ def test_a_plan_that_waits_for_a_person_does_not_grow_meanwhile() -> None:
 
     found = after_a_miss(SETTLED, before=risen).correction
 
-    assert found is not None
-    assert found.factor == 1.25
+    assert require(found).factor == 1.25
 
 
 @pytest.mark.parametrize(
@@ -322,9 +311,7 @@ def test_what_was_corrected_stays_while_nothing_is_measured() -> None:
     newest = add_correction(stale, server, risen, TARGET, None)
     found = add_planned_load(newest, server, risen, TARGET, risen.time)
 
-    assert risen.correction is not None
-    assert newest.correction is not None
-    assert newest.correction.factor == risen.correction.factor
+    assert require(newest.correction).factor == require(risen.correction).factor
     assert found.load == risen.load
 
 
@@ -336,9 +323,8 @@ def test_an_operator_that_was_away_for_long_begins_to_wait_anew() -> None:
 
     found = add_correction(later, server, missed, TARGET, None).correction
 
-    assert found is not None
-    assert found.factor == 1
-    assert found.missed_since == later.time
+    assert require(found).factor == 1
+    assert require(found).missed_since == later.time
 
 
 def correction(factor: float, **fields: object) -> LoadCorrection:
@@ -425,5 +411,4 @@ def test_a_status_reads_the_correction_that_it_was_written_with() -> None:
     server = served(SETTLED, measured=measurement(0, 40.0, correction=known)).resource
 
     assert isinstance(server, Server)
-    assert server.status.measured is not None
-    assert server.status.measured.correction == known
+    assert require(server.status.measured).correction == known

@@ -29,6 +29,7 @@ from tests.unit.operator.objects import (
     capacity,
     model,
     observed,
+    require,
     server,
     service_class,
 )
@@ -57,56 +58,38 @@ def measurement(quality: str, rate: float | None = 20.0, **fields: float | None)
     )
 
 
-@pytest.mark.parametrize(
-    ("quality", "rate"), [(q, 20 if q in ("Fresh", "Idle") else 100) for q in QUALITIES]
-)
-def test_only_fresh_numbers_lower_the_load(quality: str, rate: float) -> None:
-    found = find_load(subject(TYPED, STANDING), measurement(quality))
-
-    tokens = 201 if rate == 20 else 300  # what a person gave is longer
-    assert found == Load(arrival_rate=rate, avg_in_tokens=600, avg_out_tokens=tokens)
-
-
 @pytest.mark.parametrize("quality", QUALITIES)
-def test_numbers_of_any_quality_raise_the_load(quality: str) -> None:
-    found = find_load(subject(TYPED, STANDING), measurement(quality, 500))
+def test_numbers_of_any_quality_raise_the_load_and_only_fresh_ones_lower_it(quality: str) -> None:
+    lowers = quality in ("Fresh", "Idle")
+    found = find_load(subject(TYPED, STANDING), measurement(quality))
+    more = find_load(subject(TYPED, STANDING), measurement(quality, 500))
 
-    assert found is not None
-    assert found.arrival_rate == 500
-
-
-def test_a_server_that_was_never_measured_has_the_load_that_a_person_gave() -> None:
-    assert find_load(subject(TYPED), None) == Load(arrival_rate=50, avg_length=300)
-
-
-def test_a_server_without_any_load_has_none() -> None:
-    assert find_load(subject(), None) is None
-    assert (
-        find_load(
-            subject(),
-            Measured.model_validate(
-                {"time": datetime(2026, 1, 1, tzinfo=UTC), "quality": "Missing"}
-            ),
-        )
-        is None
-    )
+    rate, tokens = (20, 201) if lowers else (100, 300)  # what a person gave is longer
+    assert found == Load(arrival_rate=rate, avg_in_tokens=600, avg_out_tokens=tokens)
+    assert require(more).arrival_rate == 500
 
 
-def test_lengths_that_are_not_measured_are_those_of_the_last_load() -> None:
-    newest = measurement("Fresh", avg_in_tokens=None, avg_out_tokens=None)
-
-    found = find_load(subject(TYPED, STANDING), newest)
-
-    assert found == Load(arrival_rate=20, avg_length=300)
+NO_LENGTHS: dict[str, float | None] = {"avg_in_tokens": None, "avg_out_tokens": None}
 
 
-def test_a_server_that_never_served_a_request_is_idle_without_lengths() -> None:
-    newest = measurement("Idle", 0.0, avg_in_tokens=None, avg_out_tokens=None)
-
-    found = find_load(subject(), newest)
-
-    assert found is not None
-    assert found.arrival_rate == 0
+@pytest.mark.parametrize(
+    ("of", "measured", "load"),
+    [
+        (subject(TYPED), None, Load(arrival_rate=50, avg_length=300)),  # was never measured
+        (subject(), None, None),
+        (subject(), measurement("Missing", None, **NO_LENGTHS), None),
+        (
+            subject(TYPED, STANDING),
+            measurement("Fresh", **NO_LENGTHS),
+            Load(arrival_rate=20, avg_length=300),
+        ),
+        (subject(), measurement("Idle", 0.0, **NO_LENGTHS), IDLE),  # never served a request
+    ],
+)
+def test_what_is_not_measured_is_as_somebody_gave_it(
+    of: Server, measured: Measured | None, load: Load | None
+) -> None:
+    assert find_load(of, measured) == load
 
 
 @given(
@@ -130,22 +113,13 @@ def test_what_is_not_fresh_never_goes_below_the_standing_decision(
 
 
 def test_a_load_replaces_that_of_the_server_and_nothing_else() -> None:
-    before = subject(TYPED, STANDING)
-    newest = Load(arrival_rate=7, avg_out_tokens=3)
+    before, newest = subject(TYPED, STANDING), Load(arrival_rate=7, avg_out_tokens=3)
 
-    after = set_load(before, newest)
+    after, empty = (set_load(each, newest).spec.current_alloc for each in (before, subject()))
 
-    assert after.spec.current_alloc is not None
-    assert after.spec.current_alloc.load == newest
-    assert after.spec.current_alloc.num_replicas == 2
-    assert after.spec.desired_alloc == before.spec.desired_alloc
-
-
-def test_a_server_without_a_current_allocation_gets_one_with_the_load() -> None:
-    after = set_load(subject(), Load(arrival_rate=7, avg_out_tokens=3))
-
-    assert after.spec.current_alloc is not None
-    assert after.spec.current_alloc.accelerator == ""
+    assert (require(after).load, require(after).num_replicas) == (newest, 2)
+    assert (require(empty).load, require(empty).accelerator) == (newest, "")
+    assert set_load(before, newest).spec.desired_alloc == before.spec.desired_alloc
 
 
 UNSURE = ("Partial", "Stale", "Missing", "Refused")
@@ -253,8 +227,7 @@ def test_a_server_that_misses_a_target_gets_no_fewer_replicas() -> None:
 
     found, given = after(measurement("Fresh", 600, **LENGTHS), late, of=running(6, decided=4))
 
-    assert found.load is not None
-    assert found.load.arrival_rate == 600
+    assert require(found.load).arrival_rate == 600
     assert given.spec.min_num_replicas == 6
 
 
@@ -273,8 +246,7 @@ def test_evidence_lowers_load_and_replicas() -> None:
 def test_noise_does_not_change_the_load() -> None:
     found, _ = after(measurement("Fresh", 600), *(measurement("Fresh", r) for r in (629, 572)))
 
-    assert found.load is not None
-    assert found.load.arrival_rate == 600
+    assert require(found.load).arrival_rate == 600
 
 
 @pytest.mark.parametrize("rate", [0.3, 1.0, 3.0, 10.0])
@@ -288,8 +260,7 @@ def test_poisson_noise_of_a_constant_load_hardly_moves_it(rate: float) -> None:
 
     for each in rates:
         known = add_planned_load(measurement("Fresh", each), server_of, known, None, NOW)
-        assert known.load is not None
-        loads.append(known.load.arrival_rate)
+        loads.append(require(known.load).arrival_rate)
 
     assert sum(old != new for old, new in pairwise(loads)) <= 30  # three in an hour
 
@@ -305,10 +276,8 @@ def test_a_longer_window_tells_smaller_changes_from_chance() -> None:
     )
     both = [after(*changes, of=of)[0] for of in (subject(), running(1, measure=measure))]
 
-    assert few.load is not None
-    assert few.load.arrival_rate == 60
-    assert many.load is not None
-    assert many.load.arrival_rate == 66
+    assert require(few.load).arrival_rate == 60
+    assert require(many.load).arrival_rate == 66
     assert [found.load and found.load.arrival_rate for found in both] == [660, 660]
 
 
@@ -318,9 +287,7 @@ def test_a_load_that_doubles_or_ends_is_more_than_noise_however_small_it_is() ->
     grown, _ = after(few, measurement("Fresh", 1.0))
     ended, _ = after(few, measurement("Idle", 0.0))
 
-    assert grown.load is not None
-    assert ended.load is not None
-    assert (grown.load.arrival_rate, ended.load.arrival_rate) == (1.0, 0.0)
+    assert (require(grown.load).arrival_rate, require(ended.load).arrival_rate) == (1.0, 0.0)
 
 
 def test_a_backlog_that_was_served_is_no_load_while_a_target_is_still_missed() -> None:
@@ -331,8 +298,7 @@ def test_a_backlog_that_was_served_is_no_load_while_a_target_is_still_missed() -
 
     found, _ = after(overloaded, served, served)
 
-    assert found.load is not None
-    assert found.load.arrival_rate == pytest.approx(600)
+    assert require(found.load).arrival_rate == pytest.approx(600)
 
 
 def test_a_backlog_stays_in_the_load_while_it_is_not_known_how_many_wait() -> None:
@@ -371,8 +337,7 @@ def test_what_waits_beyond_a_healthy_queue_is_to_be_served_in_the_time_to_catch_
 
     assert found.arrival_rate == 600
     assert found.backlog == backlog
-    assert found.load is not None
-    assert found.load.arrival_rate == pytest.approx(rate)
+    assert require(found.load).arrival_rate == pytest.approx(rate)
 
 
 def test_a_server_of_which_nothing_runs_and_nothing_is_known_begins_with_an_idle_load() -> None:
@@ -381,29 +346,25 @@ def test_a_server_of_which_nothing_runs_and_nothing_is_known_begins_with_an_idle
 
     _, given = after(missing, of=running(0, workloads=[workload]))
 
-    assert given.spec.current_alloc is not None
-    assert given.spec.current_alloc.load == IDLE
+    assert require(given.spec.current_alloc).load == IDLE
 
 
 def test_a_server_whose_first_replicas_start_is_not_decided_before_it_is_measured() -> None:
     missing = measurement("Missing", None, avg_in_tokens=None, avg_out_tokens=None)
     starting = running(0, workloads=[{"accelerator": "A", "name": "a"}])
     current = starting.spec.current_alloc
-    assert current is not None
-    current = current.model_copy(update={"accelerator": "A", "starting_replicas": 4})
+    current = require(current).model_copy(update={"accelerator": "A", "starting_replicas": 4})
     spec = starting.spec.model_copy(update={"current_alloc": current})
 
     _, given = after(missing, of=starting.model_copy(update={"spec": spec}))
 
-    assert given.spec.current_alloc is not None
-    assert given.spec.current_alloc.load is None
+    assert require(given.spec.current_alloc).load is None
 
 
 def test_without_evidence_that_fewer_are_enough_replicas_that_start_stay() -> None:
     growing = running(2, 5)
     current = growing.spec.current_alloc
-    assert current is not None
-    current = current.model_copy(update={"starting_replicas": 3})
+    current = require(current).model_copy(update={"starting_replicas": 3})
     spec = growing.spec.model_copy(update={"current_alloc": current})
 
     _, given = after(measurement("Partial", 1), of=growing.model_copy(update={"spec": spec}))
@@ -455,8 +416,7 @@ def test_what_somebody_knows_beforehand_is_planned_for_in_time(
 
     found = add_planned_load(measurement("Fresh"), resource, None, None, time)
 
-    assert found.load is not None
-    assert found.load.arrival_rate == rate
+    assert require(found.load).arrival_rate == rate
     assert found.arrival_rate == 20
     assert set_scheduled_replicas(resource, time).spec.min_num_replicas == fewest
 
@@ -466,8 +426,7 @@ def test_a_larger_load_is_planned_for_as_it_is() -> None:
 
     found = add_planned_load(measurement("Fresh", 900.0), resource, None, None, at(8))
 
-    assert found.load is not None
-    assert found.load.arrival_rate == 900
+    assert require(found.load).arrival_rate == 900
 
 
 def test_the_largest_number_of_several_windows_counts() -> None:
@@ -485,66 +444,62 @@ def scheduled(*windows: Manifest, **fields: object) -> Server:
     return resource
 
 
-def test_the_load_has_the_measured_cached_tokens_and_loses_them_when_they_are_not_known() -> None:
-    warm = find_load(subject(), measurement("Fresh", avg_computed_tokens=240.2))
-    unknown = find_load(subject(standing={**STANDING, "cachedTokens": 300}), measurement("Fresh"))
-
-    assert warm is not None
-    assert (warm.avg_in_tokens, warm.cached_tokens) == (600, 359)  # never more than measured
-    assert unknown is not None
-    assert unknown.cached_tokens is None
+PARTS = {
+    "cached tokens": ("cachedTokens", 300, "avg_computed_tokens", 240.2, 359),  # never more
+    "tokens of a step": ("tokensPerStep", 2.5, "tokens_per_step", 2.5, 2.5),
+}
 
 
-@pytest.mark.parametrize(("computed", "cached"), [(500.0, 100), (100.0, 300), (None, None)])
-def test_without_evidence_no_more_tokens_are_cached_than_in_the_last_load(
-    computed: float | None, cached: int | None
+@pytest.mark.parametrize(("alias", "planned", "name", "told", "found"), PARTS.values(), ids=PARTS)
+def test_the_load_has_what_is_measured_of_caches_and_drafts_and_loses_it_when_it_is_not(
+    alias: str, planned: float, name: str, told: float, found: float
 ) -> None:
-    standing = {**STANDING, "cachedTokens": 300}
+    measured = find_load(subject(), measurement("Fresh", **{name: told}))
+    unknown = find_load(subject(standing={**STANDING, alias: planned}), measurement("Fresh"))
 
-    found = find_load(
-        subject(standing=standing), measurement("Partial", avg_computed_tokens=computed)
+    assert require(measured).to_json()[alias] == found
+    assert alias not in require(unknown).to_json()
+
+
+@pytest.mark.parametrize(
+    ("alias", "planned", "name", "now", "found"),
+    [
+        ("cachedTokens", 300, "avg_computed_tokens", 500.0, 100),
+        ("cachedTokens", 300, "avg_computed_tokens", 100.0, 300),
+        ("cachedTokens", 300, "avg_computed_tokens", None, None),
+        ("tokensPerStep", 2.5, "tokens_per_step", 3.0, 2.5),
+        ("tokensPerStep", 2.5, "tokens_per_step", 1.5, 1.5),
+        ("tokensPerStep", 2.5, "tokens_per_step", None, None),
+    ],
+)
+def test_without_evidence_caches_and_drafts_help_no_more_than_in_the_last_load(
+    alias: str, planned: float, name: str, now: float | None, found: float | None
+) -> None:
+    standing = {**STANDING, alias: planned}
+
+    load = find_load(subject(standing=standing), measurement("Partial", **{name: now}))
+
+    assert require(load).to_json().get(alias) == found
+
+
+@pytest.mark.parametrize(
+    ("part", "moved", "same"),
+    [("cached_tokens", (600, None), 1190), ("tokens_per_step", (1.5, None), 2.52)],
+)
+def test_a_load_moves_with_the_tokens_that_are_computed_and_those_of_a_step(
+    part: str, moved: tuple[float | None, ...], same: float
+) -> None:
+    load = Load(
+        arrival_rate=9000,
+        avg_in_tokens=2000,
+        avg_out_tokens=100,
+        cached_tokens=1200,
+        tokens_per_step=2.5,
     )
 
-    assert found is not None
-    assert found.cached_tokens == cached
-
-
-def test_a_load_moves_with_the_tokens_that_are_computed() -> None:
-    warm = Load(arrival_rate=9000, avg_in_tokens=2000, avg_out_tokens=100, cached_tokens=1200)
-
-    assert has_load_moved(warm, warm.model_copy(update={"cached_tokens": 600}))
-    assert has_load_moved(warm, warm.model_copy(update={"cached_tokens": None}))
-    assert not has_load_moved(warm, warm.model_copy(update={"cached_tokens": 1190}))
-
-
-def test_the_load_has_the_measured_tokens_of_a_step() -> None:
-    fast = find_load(subject(), measurement("Fresh", tokens_per_step=2.5))
-    plain = find_load(subject(standing={**STANDING, "tokensPerStep": 2.5}), measurement("Fresh"))
-
-    assert fast is not None
-    assert fast.tokens_per_step == 2.5
-    assert plain is not None
-    assert plain.tokens_per_step is None
-
-
-@pytest.mark.parametrize(("now", "planned"), [(3.0, 2.5), (1.5, 1.5), (None, None)])
-def test_without_evidence_a_step_makes_no_more_tokens_than_in_the_last_load(
-    now: float | None, planned: float | None
-) -> None:
-    standing = {**STANDING, "tokensPerStep": 2.5}
-
-    found = find_load(subject(standing=standing), measurement("Partial", tokens_per_step=now))
-
-    assert found is not None
-    assert found.tokens_per_step == planned
-
-
-def test_a_load_moves_with_the_tokens_of_a_step() -> None:
-    fast = Load(arrival_rate=9000, avg_in_tokens=2000, avg_out_tokens=100, tokens_per_step=2.5)
-
-    assert has_load_moved(fast, fast.model_copy(update={"tokens_per_step": 1.5}))
-    assert has_load_moved(fast, fast.model_copy(update={"tokens_per_step": None}))
-    assert not has_load_moved(fast, fast.model_copy(update={"tokens_per_step": 2.52}))
+    for each in moved:
+        assert has_load_moved(load, load.model_copy(update={part: each}))
+    assert not has_load_moved(load, load.model_copy(update={part: same}))
 
 
 @pytest.mark.parametrize(("long", "is_seen"), [(60, False), (300, False), (3600, True)])

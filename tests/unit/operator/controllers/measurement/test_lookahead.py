@@ -53,15 +53,24 @@ def test_without_history_loads_grow_more_in_longer_lead_times(startup: int, grow
     assert looked([100.0], startupSeconds=startup).growth == growth
 
 
-def test_a_constant_load_needs_no_margin() -> None:
-    found = looked([100.0] * 150)
+@pytest.mark.parametrize(
+    ("rates", "growth"),
+    [
+        pytest.param([100.0] * 150, 1.0, id="constant"),
+        pytest.param([1000.0 - minute for minute in range(200)], 1.0, id="falling"),
+        pytest.param([100 * 1.01**n for n in range(140)] + [100.0] * 1500, 1.0, id="a day ago"),
+        pytest.param([0.1, 0.1, 0.1, 5.0, 5.0, 5.0] * 40, MOST, id="limited"),
+        pytest.param([0.0, 0.0, 0.0, 5.0, 5.0, 5.0] * 40, 1.0, id="from nothing"),
+        pytest.param([0.0, 0.0, 0.0, 0.0, 0.0, 5.0] * 40, 1.0, id="silent for most of the time"),
+    ],
+)
+def test_the_growth_is_what_the_last_day_has_shown_and_never_below_one(
+    rates: list[float], growth: float
+) -> None:
+    found = looked(rates)
 
-    assert found.growth == 1.0
-    assert found.history_seconds == pytest.approx(150 * 60, abs=600)
-
-
-def test_a_load_that_falls_is_not_planned_below_what_arrives() -> None:
-    assert looked([1000.0 - minute for minute in range(200)]).growth == 1.0
+    assert found.growth == growth
+    assert found.history_seconds == pytest.approx(min(len(rates), 1440) * 60, abs=600)
 
 
 def test_the_growth_is_that_of_the_lead_time_and_a_cycle() -> None:
@@ -70,12 +79,6 @@ def test_the_growth_is_that_of_the_lead_time_and_a_cycle() -> None:
     # 150 s are three steps of a minute; 600 s and 30 s are eleven.
     assert looked(rates).growth == pytest.approx(1.01**3, rel=1e-3)
     assert looked(rates, startupSeconds=600).growth == pytest.approx(1.01**11, rel=1e-3)
-
-
-def test_a_day_is_remembered_and_no_more() -> None:
-    quiet, growing = [100.0] * 1500, [100 * 1.01**minute for minute in range(140)]
-
-    assert looked(growing + quiet).growth == 1.0
 
 
 def test_an_operator_that_just_started_keeps_the_growth_that_was_found() -> None:
@@ -106,16 +109,6 @@ def test_numbers_of_a_part_of_the_replicas_tell_no_growth(quality: str) -> None:
         found = lookahead.look_ahead(KEY, resource, measurement(minute, rate, state), None)
 
     assert found.growth == 1.0
-
-
-def test_a_ratio_is_limited() -> None:
-    assert looked([0.1, 0.1, 0.1, 5.0, 5.0, 5.0] * 40).growth == MOST
-
-
-def test_what_begins_from_nothing_tells_no_growth() -> None:
-    """Silent for most of the time, it is not planned for as if it always began."""
-    assert looked([0.0, 0.0, 0.0, 5.0, 5.0, 5.0] * 40).growth == 1.0
-    assert looked([0.0, 0.0, 0.0, 0.0, 0.0, 5.0] * 40).growth == 1.0
 
 
 @given(

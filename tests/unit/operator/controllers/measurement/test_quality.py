@@ -83,10 +83,11 @@ def test_fresh_numbers_have_the_units_of_the_resource() -> None:
         (-1.0, -0.5, 0.0),  # a rate is never negative
     ],
 )
+@pytest.mark.parametrize("alternative", ["0", "1"])  # the first that has series
 def test_an_increase_counts_at_once_and_a_decrease_after_the_long_window(
-    short: float, long: float, rate: float
+    short: float, long: float, rate: float, alternative: str
 ) -> None:
-    found = judge(reading(load_short={"0": short}, load_long={"0": long}))
+    found = judge(reading(load_short={alternative: short}, load_long={alternative: long}))
 
     assert found.arrival_rate == pytest.approx(rate * 60)
 
@@ -199,12 +200,6 @@ def test_the_time_since_the_newest_sample_is_not_known() -> None:
     assert found.arrival_rate == pytest.approx(20.0 * 60)
 
 
-def test_the_first_alternative_that_has_series_is_the_arrival_rate() -> None:
-    found = judge(reading(load_short={"1": 7.0}, load_long={"1": 7.0}))
-
-    assert found.arrival_rate == 420
-
-
 @pytest.mark.parametrize("value", [nan, inf])
 def test_a_mean_without_traffic_keeps_the_last_one(value: float) -> None:
     found = judge(reading(means=dict.fromkeys(KNOWN, value)), BEFORE)
@@ -219,6 +214,7 @@ def test_a_mean_without_traffic_keeps_the_last_one(value: float) -> None:
         (900.0, 5.0, 30, 100 + 0.25 * 0.1 * 800),  # a quarter of 20 requests, a tenth of 300 s
         (900.0, 19.0, 600, 100 + 0.95 * 800),
         (None, None, 30, 100),
+        (900.0, 5.0, 0, 900),  # no others are known
     ],
 )
 def test_lengths_of_few_requests_move_the_last_ones_by_their_weight(
@@ -229,15 +225,9 @@ def test_lengths_of_few_requests_move_the_last_ones_by_their_weight(
     known = {name: value for name, value in parts.items() if value is not None}
     before = BEFORE.model_copy(update={"time": datetime.fromtimestamp(NOW - seconds, UTC)})
 
-    found = judge(reading(means=known), before)
+    found = judge(reading(means=known), before if seconds else None)
 
     assert found.avg_out_tokens == pytest.approx(tokens)
-
-
-def test_lengths_of_few_requests_count_if_no_others_are_known() -> None:
-    known = {"few avgOutTokens": 900.0, "number of few avgOutTokens": 5.0}
-
-    assert judge(reading(means=known)).avg_out_tokens == 900
 
 
 def test_a_server_that_was_scraped_once_keeps_the_last_rate() -> None:
@@ -263,30 +253,28 @@ def test_an_arrival_rate_that_is_no_number_is_missing_and_not_zero(value: float 
     assert ("no series" in found.message) == (value is None)
 
 
-def test_a_server_without_requests_is_idle() -> None:
-    quiet = {**REPORTING, "running": 0.0, "waiting": 0.0}
+@pytest.mark.parametrize(
+    ("replicas", "ready_pods", "quality"),
+    [
+        ({}, None, "Idle"),
+        ({"young": 2.0}, None, "Partial"),
+        ({"waiting": 1.0}, None, "Fresh"),
+        ({"reporting": 1.0}, (1, 1), "Idle"),
+        ({"reporting": 1.0}, (2, 2), "Partial"),
+    ],
+)
+def test_a_server_without_requests_is_idle_where_all_is_known(
+    replicas: Parts, ready_pods: tuple[int, int] | None, quality: str
+) -> None:
+    quiet = {**REPORTING, "running": 0.0, "waiting": 0.0, **replicas}
+    subject = reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=quiet)
 
-    found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=quiet), BEFORE)
+    found = judge_reading(subject, VLLM, BEFORE, ready_pods=ready_pods)
 
-    assert found.quality == "Idle"
-    assert "one replica stays at least, also with minNumReplicas 0" in found.message
-    assert found.arrival_rate == 0
-    assert found.avg_out_tokens == 200
-
-
-def test_a_server_that_is_known_for_a_short_time_is_not_called_idle() -> None:
-    quiet = {**REPORTING, "running": 0.0, "waiting": 0.0, "young": 2.0}
-
-    found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=quiet))
-
-    assert found.quality == "Partial"
-
-
-def test_a_server_whose_scrape_job_is_renamed_may_grow_but_not_shrink() -> None:
-    found = judge(reading(replicas={**REPORTING, "moved": 2.0}))
-
-    assert found.quality == "Partial"
-    assert "labels of the series changed less than 5 minutes ago" in found.message
+    assert found.quality == quality
+    if quality == "Idle":
+        assert "one replica stays at least, also with minNumReplicas 0" in found.message
+        assert (found.arrival_rate, found.avg_out_tokens) == (0, 200)
 
 
 def test_copies_are_named_and_change_nothing_else() -> None:
@@ -311,6 +299,44 @@ def test_copies_that_count_different_requests_may_grow_but_not_shrink() -> None:
     assert "each target has 2 copies, but they count different requests" in found.message
 
 
+@pytest.mark.parametrize(
+    ("replicas", "words"),
+    [
+        ({"moved": 2.0}, "labels of the series changed less than 5 minutes ago"),
+        ({"restarting": 2.0}, "replicas that restarted several times in 5 minutes: 2,"),
+        ({"young": 2.0}, "known for less than 5 minutes"),
+        ({"absent": 2.0}, "2 of 4 replicas report"),
+        ({}, "a store did not answer"),
+    ],
+)
+def test_a_load_may_grow_but_not_shrink_while_something_is_missing(
+    replicas: Parts, words: str
+) -> None:
+    subject = reading(replicas={**REPORTING, **replicas})
+    warned = replace(subject, warnings=() if replicas else ("a store did not answer",))
+
+    found = judge(warned)
+
+    assert found.quality == "Partial"
+    assert words in found.message
+
+
+@pytest.mark.parametrize(
+    ("subject", "quality", "message"),
+    [
+        (Reading(unavailable="http://p: no answer", time=NOW), "Stale", "http://p: no answer"),
+        (Reading(refused="HTTP 401: who are you?", time=NOW), "Refused", "HTTP 401: who are you?"),
+    ],
+)
+def test_without_an_answer_the_last_good_values_are_kept_with_its_words(
+    subject: Reading, quality: str, message: str
+) -> None:
+    found = judge(subject, BEFORE)
+
+    assert (found.quality, found.arrival_rate) == (quality, 120)
+    assert found.message.startswith(message)
+
+
 def test_a_server_before_its_first_request_is_idle() -> None:
     quiet = {**REPORTING, "running": 0.0, "waiting": 0.0, "unused": 0.0}
     subject = Reading({REPLICAS: quiet}, time=NOW)
@@ -329,42 +355,6 @@ def test_requests_that_no_counter_counts_are_not_taken_as_none(load_long: Parts)
     assert found.quality in {"Partial", "Missing"}
 
 
-def test_a_server_whose_replicas_restart_again_and_again_may_grow_but_not_shrink() -> None:
-    found = judge(reading(replicas={**REPORTING, "restarting": 2.0}))
-
-    assert found.quality == "Partial"
-    assert "replicas that restarted several times in 5 minutes: 2," in found.message
-
-
-def test_a_server_that_is_known_for_a_short_time_may_grow_but_not_shrink() -> None:
-    young = {**REPORTING, "young": 2.0}
-
-    found = judge(reading(replicas=young))
-
-    assert found.quality == "Partial"
-    assert "known for less than 5 minutes" in found.message
-
-
-def test_a_server_whose_requests_wait_is_not_idle() -> None:
-    found = judge(reading(load_short={"0": 0.0}, load_long={"0": 0.0}))
-
-    assert found.quality == "Fresh"
-
-
-def test_fewer_replicas_that_report_make_a_partial_measurement() -> None:
-    found = judge(reading(replicas={**REPORTING, "absent": 2.0}))
-
-    assert found.quality == "Partial"
-    assert "2 of 4 replicas report" in found.message
-
-
-def test_a_warning_of_prometheus_makes_a_partial_measurement() -> None:
-    found = judge(replace(reading(), warnings=("a store did not answer",)))
-
-    assert found.quality == "Partial"
-    assert "a store did not answer" in found.message
-
-
 def test_samples_that_are_older_than_two_scrapes_are_stale() -> None:
     found = judge(reading(replicas={**REPORTING, "late": NOW - 100}), BEFORE)
 
@@ -373,65 +363,39 @@ def test_samples_that_are_older_than_two_scrapes_are_stale() -> None:
     assert found.arrival_rate == 120
 
 
-def both(count: int | None) -> tuple[int, int] | None:
-    """All of the pods answer requests."""
-    return None if count is None else (count, count)
-
-
 @pytest.mark.parametrize(
     ("replicas", "ready_pods", "said"),
     [
-        ({"reporting": 1.0}, 5, "1 of 5 ready pods report"),
-        ({"reporting": 4.0}, 5, "4 of 5 ready pods report"),
-        ({"reporting": 4.0, "pods": 2.0}, 5, "2 of 5 ready pods report"),  # two engines in each
-        ({"reporting": 2.0, "absent": 1.0}, 5, "2 of 5 ready pods report"),
-        ({"reporting": 2.0, "absent": 3.0}, 5, "2 of 5 replicas report; look for up == 0"),
+        ({"reporting": 1.0}, (5, 5), "1 of 5 ready pods report"),
+        ({"reporting": 4.0}, (5, 5), "4 of 5 ready pods report"),
+        ({"reporting": 4.0, "pods": 2.0}, (5, 5), "2 of 5 ready pods report"),  # two engines each
+        ({"reporting": 2.0, "absent": 1.0}, (5, 5), "2 of 5 ready pods report"),
+        ({"reporting": 2.0, "absent": 3.0}, (5, 5), "2 of 5 replicas report; look for up == 0"),
+        ({"reporting": 2.0}, (3, 5), "2 of 5"),  # three of five decode
+        ({"reporting": 4.0}, (3, 5), "4 of 5"),
+        ({"reporting": 5.0}, None, ""),  # nobody counts pods
+        ({"reporting": 5.0}, (5, 5), ""),
+        ({"reporting": 10.0, "pods": 5.0}, (5, 5), ""),
+        ({"reporting": 5.0}, (3, 3), ""),  # two pods end
+        ({"reporting": 1.0}, (0, 0), ""),
+        *(({"reporting": each}, (3, 5), "") for each in (3.0, 5.0, 6.0)),
     ],
 )
 def test_a_load_may_only_grow_while_fewer_pods_report_than_are_ready(
-    replicas: Parts, ready_pods: int, said: str
+    replicas: Parts, ready_pods: tuple[int, int] | None, said: str
 ) -> None:
     subject = reading(replicas={**REPORTING, **replicas})
 
-    found = judge_reading(subject, VLLM, None, ready_pods=both(ready_pods))
+    found = judge_reading(subject, VLLM, None, ready_pods=ready_pods)
 
-    assert found.quality == "Partial"
-    assert found.message.startswith(f"the load may grow but not shrink: {said}")
-    assert found.replicas is not None
-    assert f"{found.replicas.reporting} of {found.replicas.ready}" == said[:6]
-
-
-@pytest.mark.parametrize(
-    ("replicas", "ready_pods"),
-    [
-        ({"reporting": 5.0}, None),  # nobody counts pods
-        ({"reporting": 5.0}, 5),
-        ({"reporting": 10.0, "pods": 5.0}, 5),
-        ({"reporting": 5.0}, 3),  # two pods end
-        ({"reporting": 1.0}, 0),
-    ],
-)
-def test_a_load_is_fresh_where_all_ready_pods_report(
-    replicas: Parts, ready_pods: int | None
-) -> None:
-    subject = reading(replicas={**REPORTING, **replicas})
-
-    found = judge_reading(subject, VLLM, None, ready_pods=both(ready_pods))
-
-    assert found.quality == "Fresh"
-    assert ("10 targets of 5 pods" in found.message) == ("pods" in replicas)
-
-
-@pytest.mark.parametrize(
-    ("reporting", "quality"),
-    [(2.0, "Partial"), (3.0, "Fresh"), (4.0, "Partial"), (5.0, "Fresh"), (6.0, "Fresh")],
-)
-def test_a_source_tells_of_pods_that_decode_or_of_both_roles(
-    reporting: float, quality: str
-) -> None:
-    subject = reading(replicas={**REPORTING, "reporting": reporting})
-
-    assert judge_reading(subject, VLLM, None, ready_pods=(3, 5)).quality == quality
+    assert found.quality == ("Partial" if said else "Fresh")
+    assert ("10 targets of 5 pods" in found.message) == (replicas == {"reporting": 10.0, "pods": 5})
+    if said and ready_pods == (5, 5):
+        assert found.message.startswith(f"the load may grow but not shrink: {said}")
+        assert found.replicas is not None
+        assert f"{found.replicas.reporting} of {found.replicas.ready}" == said[:6]
+    if replicas == {"reporting": 1.0} and said:
+        assert "single replicas cannot be seen" in found.message
 
 
 @pytest.mark.parametrize(
@@ -439,27 +403,9 @@ def test_a_source_tells_of_pods_that_decode_or_of_both_roles(
 )
 def test_a_gateway_reports_for_all_pods(name: str) -> None:
     subject = reading(replicas={**REPORTING, "reporting": 1.0})
+    source = read_built_in_sources()[name]
 
-    assert (
-        judge_reading(subject, read_built_in_sources()[name], None, ready_pods=(5, 5)).quality
-        == "Fresh"
-    )
-
-
-def test_a_server_without_requests_is_not_idle_while_pods_do_not_report() -> None:
-    idle = {"running": 0.0, "waiting": 0.0, "reporting": 1.0}
-    subject = reading(load_short={"0": 0.0}, load_long={"0": 0.0}, replicas=idle)
-
-    assert judge_reading(subject, VLLM, None, ready_pods=(1, 1)).quality == "Idle"
-    assert judge_reading(subject, VLLM, None, ready_pods=(2, 2)).quality == "Partial"
-
-
-def test_a_target_that_may_stand_for_all_pods_is_called_so() -> None:
-    found = judge_reading(
-        reading(replicas={**REPORTING, "reporting": 1.0}), VLLM, None, ready_pods=(3, 3)
-    )
-
-    assert "single replicas cannot be seen" in found.message
+    assert judge_reading(subject, source, None, ready_pods=(5, 5)).quality == "Fresh"
 
 
 def test_replicas_that_stopped_reporting_are_stale_and_keep_the_last_good_values() -> None:
@@ -479,22 +425,6 @@ def test_replicas_that_never_reported_are_missing() -> None:
     assert found.quality == "Missing"
     assert found.arrival_rate is None
     assert found.message == "no such label"
-
-
-def test_a_prometheus_that_does_not_answer_makes_a_stale_measurement() -> None:
-    found = judge(Reading(unavailable="http://p: no answer within 10 s", time=NOW), BEFORE)
-
-    assert found.quality == "Stale"
-    assert "no answer within 10 s" in found.message
-    assert found.arrival_rate == 120
-
-
-def test_a_refused_query_keeps_its_words_and_the_last_good_values() -> None:
-    found = judge(Reading(refused="HTTP 401: who are you?", time=NOW), BEFORE)
-
-    assert found.quality == "Refused"
-    assert found.message == "HTTP 401: who are you?"
-    assert found.arrival_rate == 120
 
 
 def test_queries_of_the_server_replace_those_of_the_source() -> None:
@@ -541,6 +471,7 @@ def test_a_percentile_target_is_compared_with_the_next_lower_percentile(
         pytest.param(95, 25, ("slo-itl",), id="95 % of the requests do not"),
         pytest.param(95, 35, (), id="95 % of the requests do"),
         pytest.param(99, 35, ("slo-itl",), id="99 % of them do not"),
+        pytest.param(98, 15, ("slo-itl",), id="of means, where no percentiles are known"),
     ],
 )
 def test_a_percentile_of_inter_token_latencies_is_that_of_means_of_requests(
@@ -551,7 +482,7 @@ def test_a_percentile_of_inter_token_latencies_is_that_of_means_of_requests(
         quality="Fresh",
         itl_average=20,
         itl=Percentiles(p50=15, p95=80, p99=90),  # of single intervals: prefills stop some
-        itl_of_requests=Percentiles(p50=19, p95=30, p99=40),
+        itl_of_requests=None if limit == 15 else Percentiles(p50=19, p95=30, p99=40),
     )
 
     found = note_missed_targets(
@@ -559,14 +490,6 @@ def test_a_percentile_of_inter_token_latencies_is_that_of_means_of_requests(
     )
 
     assert found.misses_targets == missed
-
-
-def test_without_percentiles_of_inter_token_latencies_the_mean_is_compared() -> None:
-    now = Measured(time=BEFORE.time + timedelta(seconds=1), quality="Fresh", itl_average=20)
-
-    found = note_missed_targets(now, Target(model="M", slo_itl=15, slo_itl_percentile=95))
-
-    assert found.misses_targets == ("slo-itl",)
 
 
 def test_old_numbers_miss_no_target_now() -> None:

@@ -1,4 +1,4 @@
-"""The probes and metrics over HTTP, as a kubelet and a scraper see them."""
+"""Probes, metrics and decisions over HTTP, as a kubelet, a scraper and an autoscaler ask."""
 
 import asyncio
 import socket
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,11 +15,13 @@ from starlette.applications import Starlette
 from inferno_operator.adapters.http import app
 from inferno_operator.adapters.http.app import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.controllers.scaling.publication import Publication
+from inferno_operator.controllers.scaling.publication import Publication, Published
+from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.informers import Informers
+from inferno_operator.runtime.ports import GoneError
 from inferno_optimizer.api.connection import serve_in_loop
 from inferno_optimizer.api.messages import ServerLimits
-from inferno_optimizer.errors import InputError
+from inferno_optimizer.errors import InputError, UnavailableError
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster
 
@@ -30,14 +33,16 @@ async def ask(
     trouble: str = "",
     accept: str = "",
     token: Path | None = None,
-    authorization: str = "",
+    authorization: str | bytes = "",
+    decisions: Decisions = DECISIONS,
 ) -> httpx.Response:
     page, probes = OperatorMetrics().page, (lambda: trouble, lambda: trouble)
+    sent = authorization.encode() if isinstance(authorization, str) else authorization
     async with (
-        app.serve(app.LOOPBACK, 0, probes, page, DECISIONS, token) as port,
+        app.serve(app.LOOPBACK, 0, probes, page, decisions, token) as port,
         httpx.AsyncClient(base_url=f"http://{app.LOOPBACK}:{port}", timeout=PATIENCE_S) as client,
     ):
-        headers = {"Accept": accept, "Authorization": authorization}
+        headers = [(b"Accept", accept.encode()), (b"Authorization", sent)]
         return await client.get(path, headers=headers)
 
 
@@ -80,13 +85,6 @@ async def test_metrics_are_for_those_with_the_token_where_there_is_one(
     assert "secret" not in answer.text
 
 
-async def test_metrics_are_for_nobody_while_the_token_cannot_be_read(tmp_path: Path) -> None:
-    answer = await ask("/metrics", token=tmp_path / "gone", authorization="Bearer x")
-
-    assert answer.status_code == 503
-    assert "gone" in answer.json()["error"]
-
-
 async def test_there_is_nothing_else() -> None:
     assert (await ask("/")).status_code == 404
 
@@ -122,7 +120,7 @@ OPERATOR = f"""
 import asyncio, resource, sys
 from inferno_operator.adapters.http import app
 from inferno_operator.logs import configure
-from tests.unit.operator.adapters.http.test_health import DECISIONS, OperatorMetrics
+from tests.unit.operator.adapters.http.test_app import DECISIONS, OperatorMetrics
 
 async def serve():
     page = OperatorMetrics().page
@@ -202,3 +200,161 @@ async def test_headers_that_are_too_large_are_refused_before_they_end(line: byte
         writer.close()
 
     assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+TOKEN = "t0ken-of-the-test"  # noqa: S105 - of the test
+URL = "/v1/desired/llm/chat"
+
+
+def decide(key: Key) -> Published:
+    """Three Servers: one with a mix, one on a single accelerator, one without a decision."""
+    named: dict[str, Any] = dict.fromkeys(("A", "B", "NVIDIA/H100 80GB"))
+    found = {
+        "chat": Published(key, {"B": 3, "A": 1}, workloads=named),
+        "idle": Published(key, {}, workloads=named),
+        "new": Published(key, None, "nothing was decided yet"),
+    }
+    if key.namespace == "unknown":
+        raise UnavailableError("decisions are not known: the list of Servers is awaited")
+    if key.name not in found:
+        raise GoneError(f"Server {key} does not exist")
+    return found[key.name]
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    return file
+
+
+async def ask_decision(
+    path: str, token: Path | None, authorization: str | bytes = f"Bearer {TOKEN}"
+) -> httpx.Response:
+    return await ask(path, authorization=authorization, decisions=Decisions(decide, token))
+
+
+def write(file: Path, content: str | None) -> None:
+    """Write a file, or delete it if there is no content."""
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        (f"{URL}/A", {"replicas": 1, "accelerator": "A"}),
+        (f"{URL}/NVIDIA%2FH100%2080GB", {"replicas": 0, "accelerator": "NVIDIA/H100 80GB"}),
+        ("/v1/desired/llm/idle", {"replicas": 0, "accelerator": ""}),
+        ("/v1/desired/llm/idle/B", {"replicas": 0, "accelerator": "B"}),
+        (
+            URL,
+            {
+                "replicas": 4,
+                "accelerator": "B",
+                "mix": [
+                    {"replicas": 3, "accelerator": "B"},
+                    {"replicas": 1, "accelerator": "A"},
+                ],
+            },
+        ),
+    ],
+)
+async def test_the_decided_replicas_are_a_number(
+    path: str, answer: dict[str, Any], token: Path
+) -> None:
+    response = await ask_decision(path, token)
+
+    assert (response.status_code, response.json()) == (200, answer)
+    assert response.headers["Content-Type"].startswith("application/json")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "error"),
+    [
+        ("/v1/desired/llm/new", 503, "no decision stands: nothing was decided yet"),
+        ("/v1/desired/unknown/chat", 503, "decisions are not known"),
+        ("/v1/desired/llm/nobody", 404, "Server llm/nobody does not exist"),
+        (f"{URL}/b", 404, "accelerator 'b'"),
+    ],
+)
+async def test_an_error_has_no_number(path: str, status: int, error: str, token: Path) -> None:
+    response = await ask_decision(path, token)
+
+    assert response.status_code == status
+    assert response.json().keys() == {"error"}
+    assert error in response.json()["error"]
+    assert "\n" not in response.text
+
+
+@pytest.mark.parametrize(
+    "authorization", ["Bearer other", "Basic dDp0", f"Bearer {TOKEN}x", "Bearer", b"Bearer \xff"]
+)
+async def test_only_the_token_opens(authorization: str | bytes, token: Path) -> None:
+    response = await ask_decision(URL, token, authorization)
+
+    assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert TOKEN not in response.text
+    assert (await ask_decision(URL, token, f"bearer {TOKEN}")).status_code == 200
+
+
+async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None:
+    decisions = Decisions(decide, token)
+    async with (
+        app.serve(app.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
+        httpx.AsyncClient(base_url=f"http://{app.LOOPBACK}:{port}", timeout=PATIENCE_S) as client,
+    ):
+        statuses = []
+        for written, shown in (("new", TOKEN), ("new", "new")):
+            write(token, written)
+            answer = await client.get(URL, headers={"Authorization": f"Bearer {shown}"})
+            statuses.append(answer.status_code)
+
+    assert statuses == [401, 200]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "shown", "status"),
+    [
+        ("llm", "token of llm", 200),
+        ("llm", "token of other", 401),
+        ("other", "token of llm", 401),
+        ("nobody", "token of llm", 401),
+        ("nobody", "x", 401),
+        ("..", "token of llm", 404),
+        ("%2e%2e", "token of llm", 401),
+        ("..%2Fllm", "token of llm", 401),
+        (".llm", "token of llm", 401),
+        ("LLM", "token of llm", 401),
+    ],
+)
+async def test_the_token_of_a_namespace_reads_no_decision_of_another(
+    namespace: str, shown: str, status: int, tmp_path: Path
+) -> None:
+    for name in ("llm", "other"):
+        write(tmp_path / name, f"token of {name}\n")
+
+    response = await ask_decision(f"/v1/desired/{namespace}/chat", tmp_path, f"Bearer {shown}")
+
+    assert response.status_code == status
+    assert "token of" not in response.text
+
+
+async def test_without_a_token_nothing_is_served() -> None:
+    response = await ask_decision(URL, None)
+
+    assert response.status_code == 404
+    assert "INFERNO_PUBLISH_TOKEN_FILE" in response.json()["error"]
+
+
+@pytest.mark.parametrize("content", [None, "", " \n"])
+async def test_a_token_that_cannot_be_read_opens_nothing(content: str | None, token: Path) -> None:
+    write(token, content)
+
+    decision = await ask_decision(URL, token, "Bearer")
+    metrics = await ask("/metrics", token=token, authorization="Bearer x")
+
+    for response in (decision, metrics):
+        assert (response.status_code, str(token) in response.json()["error"]) == (503, True)
