@@ -3,13 +3,13 @@
 import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources.dialects import KTHENA
 from tests.unit.operator.controllers.boosters.making import (
     METRICS,
     backend,
     booster,
     child,
+    convert,
     later,
     made,
 )

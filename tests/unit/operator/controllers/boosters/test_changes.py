@@ -7,7 +7,6 @@ import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import Apply, decide
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.observation import observe
@@ -18,6 +17,7 @@ from tests.unit.operator.controllers.boosters.making import (
     asking,
     backend,
     booster,
+    convert,
     disaggregated,
     later,
     manifest,
@@ -88,7 +88,7 @@ def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
 
     deletes = decide(booster(backend("a")), children, KTHENA).deletes
 
-    assert [f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in deletes] == [
+    assert [f"{delete.kind.kind} {delete.key.name}" for delete in deletes] == [
         "AutoscalingPolicyBinding m-b",
         "AutoscalingPolicy m-b",
         "ModelServer m-b",
@@ -113,9 +113,7 @@ def test_a_policy_that_goes_or_moves_leaves_nothing_behind(asked: Booster, new: 
     decided = decide(asked, children, KTHENA)
 
     assert [f"{a.kind.kind} {a.manifest['metadata']['name']}" for a in decided.applies] == new
-    assert [
-        f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in decided.deletes
-    ] == [
+    assert [f"{delete.kind.kind} {delete.key.name}" for delete in decided.deletes] == [
         "AutoscalingPolicyBinding m-a",
         "AutoscalingPolicy m-a",
     ]
@@ -306,9 +304,7 @@ def test_a_route_that_leads_only_to_somebody_else_goes() -> None:
     decided = decide(booster(), children, KTHENA)
 
     assert decided.applies == ()
-    assert [(delete.reference.kind, delete.reference.key.name) for delete in decided.deletes] == [
-        (KTHENA.route, "m")
-    ]
+    assert [(delete.kind, delete.key.name) for delete in decided.deletes] == [(KTHENA.route, "m")]
 
 
 def test_what_somebody_else_made_is_not_deleted_where_its_name_is_not_wanted() -> None:

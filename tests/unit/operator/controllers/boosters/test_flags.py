@@ -2,7 +2,7 @@
 
 import pytest
 
-from inferno_operator.controllers.boosters.engines import flags
+from inferno_operator.controllers.boosters.serving import flags
 from inferno_operator.resources.dialects import KTHENA
 from tests.unit.operator.controllers.boosters.making import (
     FACTS,

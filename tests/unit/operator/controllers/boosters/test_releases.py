@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources.dialects import KTHENA, RELEASES, Dialect, Release
 from tests.conftest import ROOT
 from tests.unit.operator.controllers.boosters.making import (
     Manifest,
     backend,
+    convert,
     disaggregated,
     engine,
     manifest,

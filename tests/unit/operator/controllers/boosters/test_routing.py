@@ -3,9 +3,14 @@
 import pytest
 
 from inferno_operator.controllers.boosters.changes import ChildWrites, decide
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
-from tests.unit.operator.controllers.boosters.making import Manifest, backend, booster, there
+from tests.unit.operator.controllers.boosters.making import (
+    Manifest,
+    backend,
+    booster,
+    convert,
+    there,
+)
 
 SQL = {"name": "sql", "artifactURL": "hf://example/sql"}
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.controllers.boosters.conversion import ConversionError
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.unit.operator.controllers.boosters.making import (
@@ -19,6 +18,7 @@ from tests.unit.operator.controllers.boosters.making import (
     backend,
     booster,
     child,
+    convert,
     disaggregated,
     engine,
     pods,
