@@ -7,13 +7,14 @@ writes them, and reports on each Server how far it is: `_take_step` is the whole
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from inferno_operator.controllers.scaling.boosters import (
     SERVER,
-    apply_bounds,
+    BoundsWrite,
     plan_writes,
     release_unreferenced,
 )
@@ -66,7 +67,15 @@ from inferno_operator.resources import (
     ServiceClass,
 )
 from inferno_operator.resources.conditions import ACTUATED, Verdict
-from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Reference, kind_of
+from inferno_operator.resources.objects import (
+    EVENTS,
+    Event,
+    Manifest,
+    Now,
+    Place,
+    Reference,
+    kind_of,
+)
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleError
 from inferno_operator.runtime.updates import write_each
@@ -117,7 +126,7 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
         observations = world.list_servers(namespace) if namespace else ()
         for observation in observations:
             # What a Server has left during the release, the next reconcile releases.
-            if _has_left_workloads(observation) and not world.may_be_released(namespace):
+            if not world.may_be_released(namespace):
                 await _report_release(observation, context)
         if any(o.resource is not None and o.resource.names_workloads for o in observations):
             result = await _take_step(namespace, observations, context)
@@ -146,14 +155,12 @@ async def _release(namespace: str, context: Context) -> bool:
     return is_released
 
 
-def _has_left_workloads(observation: Observation[Server]) -> bool:
-    """Whether a Server names nothing any more, and its status still says how it is scaled."""
+async def _report_release(observation: Observation[Server], context: Context) -> None:
+    """Report on a Server that names nothing any more, while its status says how it is scaled."""
     before, server = observation.status.condition(ACTUATED), observation.resource
     is_named = server is None or server.names_workloads
-    return not is_named and before is not None and before.reason != RELEASED
-
-
-async def _report_release(observation: Observation[Server], context: Context) -> None:
+    if is_named or before is None or before.reason == RELEASED:
+        return
     message = "the numbers of replicas stay as they are; the operator does not own them any more"
     verdict, generation = refusal(RELEASED, message), observation.generation
     actuated = merge_condition(observation.status, verdict, generation, context.now())
@@ -323,34 +330,33 @@ async def _record(step: _ServerStep, context: Context) -> _ServerStep:
     return replace(step, scaled=replace(scaled, observation=newest, server=server))
 
 
+Write = tuple[Mapping[Place, int], Callable[[], Awaitable[None]]]
+"""New numbers of replicas in one object, and what writes them."""
+
+
 async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: Context) -> int:
     """Write numbers of replicas; returns how many writes failed, which are tried again."""
-    failures = 0
+    memory, failures = context.memory, 0
 
-    async def write_scale(scale: Scale, replicas: int) -> None:
+    async def attempt(writes: Iterable[Write]) -> None:
+        """Do writes one after the other, up to the first that fails."""
         nonlocal failures
-        memory, world = context.memory[scale.place], context.world
-        try:
-            written = await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
-        except InfernoError as error:
-            failures += 1
-            logger.info("%s: not scaled to %d: %s", scale.place, replicas, error)
-            if isinstance(error, StaleError):
-                world.forget_scale(scale.place)
-            else:
-                memory.note_failure(str(error), context.now())
-            return
-        world.note_scale(written)
-        memory.note_write(replicas)
-        logger.info("%s: scaled from %d to %d replicas", scale.place, scale.replicas, replicas)
-
-    async def write_bounds(scaled: ScaledServer) -> None:
-        nonlocal failures
-        try:
-            await _write_bounds(scaled, steps, context)
-        except InfernoError as error:
-            failures += 1
-            logger.info("%s: not scaled: %s", scaled.observation.reference, error)
+        for numbers, write in writes:
+            told = ", ".join(f"{place} to {n}" for place, n in numbers.items())
+            try:
+                await write()
+            except InfernoError as error:
+                failures += 1
+                logger.info("not scaled: %s: %s", told, error)
+                for place in numbers:
+                    if isinstance(error, StaleError):
+                        context.world.forget_scale(place)
+                    else:
+                        memory[place].note_failure(str(error), context.now())
+                return
+            for place, n in numbers.items():
+                memory[place].note_write(n)
+            logger.info("scaled: %s", told)
 
     scales = {
         (scaled.server.metadata.name, item.place): item.scale
@@ -359,40 +365,42 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
         if item.scale is not None and item.backend is None
     }
     numbers = [(scales[step], n) for step, n in steps.replicas.items() if step in scales]
-    await write_each(numbers, lambda number: write_scale(*number))
-    boosted = (s for s in servers if s.server.spec.model_booster and s.may_set_back)
-    await write_each(boosted, write_bounds)
+    own = ([({s.place: n}, partial(_write_scale, s, n, context))] for s, n in numbers)
+    await write_each(own, attempt)
+    await write_each((_plan_bounds_writes(each, steps, context) for each in servers), attempt)
     return failures
 
 
-async def _write_bounds(scaled: ScaledServer, steps: ReplicaSteps, context: Context) -> None:
-    """Have the backends of a Server ask for their next numbers, where they do not.
+async def _write_scale(scale: Scale, replicas: int, context: Context) -> None:
+    written = await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
+    context.world.note_scale(written)
 
-    Bounds that another writer has set are left out, so they stay as they are.
+
+def _plan_bounds_writes(
+    scaled: ScaledServer, steps: ReplicaSteps, context: Context
+) -> Iterator[Write]:
+    """Yield what has the backends of a Server ask for their next numbers, where they do not.
+
+    Numbers that are too small are set back, also while other writers are left alone. Bounds that
+    another writer has set are left out, so they stay as they are.
     """
+    is_writable = scaled.obstacle is None or scaled.obstacle.reason == FOREIGN_WRITER
+    if not (scaled.server.spec.model_booster and scaled.is_known and is_writable):
+        return
+    items = {item.place: item for item in scaled.named if not scaled.is_disputed(item)}
     name = scaled.server.metadata.name
-    items = [item for item in scaled.named if not scaled.is_disputed(item)]
-    numbers = {item.place: steps.replicas.get((name, item.place), item.replicas) for item in items}
-    backends = {item.place: item.backend for item in items if item.backend}
+    numbers = {place: steps.replicas.get((name, place), i.replicas) for place, i in items.items()}
+    backends = {place: item.backend for place, item in items.items() if item.backend}
+    places = {place: item.scale.place for place, item in items.items() if item.scale}
     for write in plan_writes(backends, numbers):
-        memories = {
-            item.place: context.memory[item.scale.place]
-            for item in items
-            if item.scale and item.scale.reference == write.reference
-        }
-        manifest = next(backends[place].number.manifest for place in memories)
-        try:
-            written = await apply_bounds(write, manifest, context.cluster)
-        except StaleError:
-            raise
-        except InfernoError as error:
-            for memory in memories.values():
-                memory.note_failure(str(error), context.now())
-            raise
-        context.world.note_object(write.reference.kind, written)
-        for place, memory in memories.items():
-            memory.note_write(numbers[place])
-        logger.info("%s: scaled to %s", write.reference, {on: numbers[on] for on in memories})
+        yield (
+            {places[place]: numbers[place] for place in write.places},
+            partial(_write_bounds, write, context),
+        )
+
+
+async def _write_bounds(write: BoundsWrite, context: Context) -> None:
+    context.world.note_object(write.kind, await write.apply(context.cluster))
 
 
 async def _report_all(
@@ -473,8 +481,9 @@ def _judge(step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
             gives_up=gives_up,
             next_reduction=step.next_reduction,
         )
-        if verdict.holds is not True and scaled.failure:
-            verdict = refusal("ModelBoosterFailed", f"{scaled.failure}; {verdict.message}")
+        failures = (item.backend.failure for item in scaled.named if item.backend)
+        if verdict.holds is not True and (failure := next(filter(None, failures), "")):
+            verdict = refusal("ModelBoosterFailed", f"{failure}; {verdict.message}")
         if scaled.repeated_writer is not None:
             message = f"{scaled.repeated_writer.message}; {verdict.message}"
             verdict = refusal(FOREIGN_WRITER, message)

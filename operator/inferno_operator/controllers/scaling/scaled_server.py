@@ -24,11 +24,9 @@ from inferno_operator.controllers.scaling.reductions import (
 from inferno_operator.controllers.scaling.status import (
     FOREIGN_WRITER,
     RECHECK,
-    accept_published,
     describe_pod_troubles,
     has_given_up_pods,
     refusal,
-    refuse_unnamed_places,
 )
 from inferno_operator.controllers.scaling.steps import ReplicaTarget, ServerTargets
 from inferno_operator.controllers.scaling.writers import ForeignWriter, WriteMemory
@@ -40,7 +38,7 @@ from inferno_operator.resources import (
     ServerAllocation,
     Workload,
 )
-from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, NOT_FOUND, Verdict
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.ports import Scale
@@ -242,16 +240,17 @@ class ScaledServer:
         if self.wanted.replicas is None:
             return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
         places = {item.place for item in self.named}
-        if unknown := sorted(self.wanted.replicas.keys() - places):
-            return refuse_unnamed_places(unknown, has_booster=bool(self.server.spec.model_booster))
+        if unnamed := ", ".join(map(repr, sorted(self.wanted.replicas.keys() - places))):
+            reason, item = NOT_FOUND, "item of spec.workloads"
+            if self.server.spec.model_booster:
+                reason, item = "NoBackend", "backend in modelBooster.backends"
+            return refusal(reason, f"no {item} runs on accelerator {unnamed}: add one")
         if self.server.spec.actuation == "Publish":
-            return accept_published(self.wanted.replicas, self.troubles)
+            left = " + ".join(f"{n} x {place}" for place, n in self.wanted.replicas.items() if n)
+            message = f"{left or 'no replicas'}{self.troubles}; spec.actuation is Publish: the"
+            message += " operator scales nothing"
+            return Verdict(ACTUATED, holds=True, reason="Published", message=message)
         return refusal(FOREIGN_WRITER, self.foreign_writer.message) if self.foreign_writer else None
-
-    @property
-    def may_set_back(self) -> bool:
-        """Whether numbers that are too small may be set back, also while others are left alone."""
-        return self.is_known and (self.obstacle is None or self.obstacle.reason == FOREIGN_WRITER)
 
     @cached_property
     def foreign_writer(self) -> ForeignWriter | None:
@@ -268,11 +267,6 @@ class ScaledServer:
         return next((item.repeated_writer for item in self.named if item.repeated_writer), None)
 
     @property
-    def failure(self) -> str:
-        """What the controller of its ModelBooster says of its failure; "" if nothing."""
-        return next(filter(None, (item.backend.failure for item in self.named if item.backend)), "")
-
-    @property
     def troubles(self) -> str:
         """What hinders its pods, to be said after what runs."""
         return describe_pod_troubles(item.pods for item in self.named)
@@ -285,10 +279,11 @@ class ScaledServer:
             for item in self.named
             if item.backend
         ]
-        for item in sorted(self.left, key=lambda item: bool(item.problem and item.is_unknown)):
+        unknown = []
+        for item in self.left:
             name = f"{item.workload.kind} {item.workload.name!r}"
             if item.problem and item.is_unknown:
-                said.append(
+                unknown.append(
                     f"; the replicas of {name}, which is not in spec.workloads any more, are not"
                     f" known: {item.problem.message}"
                 )
@@ -297,7 +292,7 @@ class ScaledServer:
                     f"; {name} has {item.replicas} replicas on {item.place} and is not in"
                     " spec.workloads any more: name it again, or scale it to 0"
                 )
-        return "".join(said)
+        return "".join((*said, *unknown))
 
     def list_recorded(self, memory: WriteMemory) -> tuple[RecordedWorkload, ...]:
         """Return the workloads that its status has: one that is named no more is found there.
