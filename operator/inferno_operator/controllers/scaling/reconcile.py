@@ -122,11 +122,11 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Servers of a namespace; in all of them ("") only release."""
     world = context.world
     try:
-        is_released = not world.may_be_released(namespace) or await _release(namespace, context)
+        is_released = namespace not in world.unreferenced or await _release(namespace, context)
         observations = world.list_servers(namespace) if namespace else ()
         for observation in observations:
             # What a Server has left during the release, the next reconcile releases.
-            if not world.may_be_released(namespace):
+            if namespace not in world.unreferenced:
                 await _report_release(observation, context)
         if any(o.resource is not None and o.resource.names_workloads for o in observations):
             result = await _take_step(namespace, observations, context)
@@ -144,14 +144,15 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
 
 async def _release(namespace: str, context: Context) -> bool:
     """Release what no Server refers to any more; returns whether all of it is released."""
-    context.world.begin_release(namespace)
+    # What Servers give up from now on needs another release.
+    context.world.unreferenced.discard(namespace)
     try:
         is_released = await release_unreferenced(namespace, context.cluster)
     except InfernoError as error:
         logger.warning("namespace %s: nothing is released: %s", namespace, error)
         is_released = False
     if not is_released:
-        context.world.request_release(namespace)
+        context.world.unreferenced.add(namespace)
     return is_released
 
 

@@ -10,7 +10,7 @@ from inferno_operator.controllers.scaling.boosters import ScaledBackend
 from inferno_operator.controllers.scaling.decision import (
     PlacedReplicas,
     WantedReplicas,
-    count_reported,
+    count_by_place,
     is_as_decided,
     select_roles,
 )
@@ -336,7 +336,8 @@ class ScaledServer:
     @property
     def reported(self) -> Mapping[str, int]:
         """The replicas that served when they were last reported, by place."""
-        return {item.place: count_reported(self.server, item.place) for item in self.named}
+        counts = count_by_place(self.server.spec.current_alloc)
+        return {item.place: counts.get(item.place, 0) for item in self.named}
 
     def list_reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
         """Return what its status remembers, with what has failed since the last report."""
@@ -414,7 +415,7 @@ def _build_target(
         card_type=card_type,
         cards=cards,
         wanted=max(scaled.replicas.get(item.place, 0), backend.floor if backend else 0),
-        spec=count_reported(scaled.server, item.place) if item.is_unknown else item.replicas,
+        spec=scaled.reported.get(item.place, 0) if item.is_unknown else item.replicas,
         live=pods.live,
         ready=pods.ready,
         unscheduled=min(pods.unscheduled, max(surplus, 0)),

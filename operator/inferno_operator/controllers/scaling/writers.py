@@ -118,15 +118,6 @@ KindName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Failed writes of a workload in a row, with the last error and its time."""
-
-    count: int
-    error: str
-    time: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class ForeignNumber:
     """A number of replicas of another writer, when it was set, and when it set its first one."""
 
@@ -166,8 +157,8 @@ class WorkloadMemory:
         Whether the last write failed: it may have arrived.
     foreign_number
         What another writer of the number has set.
-    failure
-        Failed writes since the last one that succeeded.
+    failures, failure
+        How many writes failed since the last one that succeeded; the last error, and its time.
     reset
         The last number of another writer that had to be set back.
     repeated_writer
@@ -184,7 +175,8 @@ class WorkloadMemory:
     bounds: Bounds | None = None
     is_uncertain: bool = False
     foreign_number: ForeignNumber | None = None
-    failure: Failure | None = None
+    failures: int = 0
+    failure: tuple[str, datetime] | None = None
     reset: Reset | None = None
     repeated_writer: ForeignWriter | None = None
     gates: Mapping[str, datetime | None] = field(default_factory=dict)
@@ -195,6 +187,7 @@ class WorkloadMemory:
         if self.uid not in ("", uid) or version < self.version:
             self.replicas, self.bounds, self.is_uncertain, self.gates = None, None, False, {}
             self.foreign_number = self.failure = self.reset = None
+            self.failures = 0
         self.uid, self.version = uid, version
 
     def note_gates(self, pods: Iterable[Manifest], now: datetime) -> Mapping[str, datetime]:
@@ -212,12 +205,11 @@ class WorkloadMemory:
     def note_write(self, replicas: int) -> None:
         """Remember that a write succeeded."""
         self.note_undisputed(replicas)
-        self.failure = None
+        self.failures, self.failure = 0, None
 
     def note_failure(self, error: str, now: datetime) -> None:
         """Remember that a write failed."""
-        self.failure = Failure(self.failure.count + 1 if self.failure else 1, error, now)
-        self.is_uncertain = True
+        self.failures, self.failure, self.is_uncertain = self.failures + 1, (error, now), True
 
     def note_undisputed(self, replicas: int, bounds: Bounds | None = None) -> None:
         """Remember a number that nobody disputes, or no longer, and the bounds that ask for it."""
@@ -269,10 +261,9 @@ class WorkloadMemory:
 
     def find_obstacle(self, now: datetime) -> Verdict | None:
         """Return the verdict that writes fail; None if the next write is to be tried."""
-        failure = self.failure
-        if failure is None or failure.count < TRIES or now - failure.time >= RECHECK:
+        if self.failure is None or self.failures < TRIES or now - self.failure[1] >= RECHECK:
             return None
-        return refusal("Blocked", f"the number of replicas cannot be written: {failure.error}")
+        return refusal("Blocked", f"the number of replicas cannot be written: {self.failure[0]}")
 
 
 @dataclass(frozen=True, slots=True)
