@@ -261,7 +261,8 @@ async def _write(decided: ChildWrites, context: Context) -> WriteResults:
     for apply in decided.applies:
         await _attempt(apply, results, context)
     if not (results.refused or results.unanswered):
-        for removal in (*decided.scale_downs, *decided.deletes):
+        removals: tuple[Apply | Reference, ...] = (*decided.scale_downs, *decided.deletes)
+        for removal in removals:
             await _attempt(removal, results, context)
     return results
 

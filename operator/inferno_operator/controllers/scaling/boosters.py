@@ -585,7 +585,7 @@ def _build_spec(changes: Sequence[FieldChange]) -> Manifest:
     written = {item: _build_mapping(own) for item, own in by_item.items()}
     value: Any
     if first.path[-1:] == (PARAMS,):
-        params = replace(first, item=None).mapping
+        params: Any = replace(first, item=None).mapping
         value = [{**param, **written.get(i, {})} for i, param in enumerate(params)]
     elif first.item is not None:
         names = {item: own[0][0].mapping["name"] for item, own in by_item.items()}

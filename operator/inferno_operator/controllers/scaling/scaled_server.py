@@ -407,6 +407,7 @@ def _build_target(
 ) -> ReplicaTarget:
     pods, backend, role = item.pods, item.backend, Role(item.workload.role)
     model, accelerator = scaled.server.spec.model, item.workload.accelerator
+    reported = count_by_place(scaled.server.spec.current_alloc) if item.is_unknown else {}
     card_type, cards = supply.cards_of_replica(model, accelerator, role)
     # Fewer replicas remove pods that find no node, but for those of a rollout: they come again.
     surplus = item.replicas - (pods.live - pods.unscheduled)
@@ -415,7 +416,7 @@ def _build_target(
         card_type=card_type,
         cards=cards,
         wanted=max(scaled.replicas.get(item.place, 0), backend.floor if backend else 0),
-        spec=scaled.reported.get(item.place, 0) if item.is_unknown else item.replicas,
+        spec=reported.get(item.place, 0) if item.is_unknown else item.replicas,
         live=pods.live,
         ready=pods.ready,
         unscheduled=min(pods.unscheduled, max(surplus, 0)),
