@@ -191,7 +191,7 @@ async def _take_step(
     targets = [build_targets(scaled, supply, now, way_down) for scaled in servers]
     steps = next_steps(targets, capacity, lacking)
     server_steps = [
-        _ServerStep(scaled, its, *_find_reductions(scaled, its, steps, way_down, now))
+        _plan_server_step(scaled, its, steps, way_down, now)
         for scaled, its in zip(servers, targets, strict=True)
     ]
 
@@ -277,25 +277,23 @@ def _count_free_cards(
     return free, lacking
 
 
-def _find_reductions(
+def _plan_server_step(
     scaled: ScaledServer,
     targets: ServerTargets,
     steps: ReplicaSteps,
     way_down: WayDown,
     now: datetime,
-) -> tuple[tuple[ReplicaReduction, ...], bool, datetime | None]:
-    """Return what is to be remembered of replicas that go.
-
-    With it, whether that must be recorded before they go, and when more may go.
-    """
+) -> _ServerStep:
+    """Return the step of a Server, with what is to be remembered of replicas that go."""
     reported = scaled.server.status.reductions
     if not scaled.is_known or scaled.has_unknown:
-        return reported, False, None
+        return _ServerStep(scaled, targets, reported)
     if scaled.server.spec.actuation == "Publish":
         serving = {t.accelerator: t.ready for t in targets.targets}
         closed = update_reductions(reported, serving, way_down, now)
         reductions = add_fallen(closed, serving, scaled.reported, way_down, now)
-        return reductions, reductions != closed, None
+        must_record = reductions != closed
+        return _ServerStep(scaled, targets, reductions, must_record_first=must_record)
     known = scaled.list_reductions(way_down, now)
     has_failed = known != update_reductions(reported, {}, way_down, now, goes=True)
     name, places = targets.name, [target.accelerator for target in targets.targets]
@@ -307,7 +305,7 @@ def _find_reductions(
     slowed = steps.progress[name].slowed if name in steps.progress else ()
     choices = [{**after, place: after[place] - 1} for place in slowed]
     following = find_next_time(choices, after, reductions, targets.weights, way_down, now)
-    return reductions, loses or has_failed, following
+    return _ServerStep(scaled, targets, reductions, loses or has_failed, following)
 
 
 async def _record(step: _ServerStep, context: Context) -> _ServerStep:
