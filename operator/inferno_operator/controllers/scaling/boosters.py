@@ -136,24 +136,13 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFields:
-    """Where in an object the replicas of a backend stand, or their bounds.
-
-    Parameters
-    ----------
-    kind, manifest
-        The object.
-    path, item
-        The fields of its spec that lead to the mapping with them; and the position in the list
-        that the path leads to, None if there is no list.
-    worker
-        The position in the workers of the mapping if the replicas are those of a role.
-    """
+    """Where in an object the replicas of a backend stand, or their bounds."""
 
     kind: Kind
     manifest: Manifest
-    path: tuple[str, ...] = ()
-    item: int | None = None
-    worker: int | None = None
+    path: tuple[str, ...] = ()  # from the spec to the mapping with them, or to a list of mappings
+    item: int | None = None  # the position in that list
+    worker: int | None = None  # the position in the workers, if they are those of a role
 
     @property
     def mapping(self) -> Manifest:

@@ -44,37 +44,21 @@ PULL_ERROR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """Pods of a workload by what they do.
+    """Pods of a workload by what they do."""
 
-    Parameters
-    ----------
-    live, ready, starting, unscheduled, gated
-        Pods that are not being deleted; those of them that are ready; those that have a node and
-        will be ready, as far as is known; those for which the scheduler has found no node for too
-        long; and those that it may not look at yet.
-    terminating
-        Pods that are being deleted.
-    changed
-        When the last of them was created, became ready or unready, or began to end.
-    start_seconds
-        Time from created to ready of the ready ones, by uid [s]. One that was unready for a
-        while counts until it was ready again.
-    ready_since
-        When the ready ones became ready.
-    troubles
-        How many of those that are not ready are so because of what, in the words of Kubernetes.
-    """
-
-    live: int = 0
+    live: int = 0  # not being deleted
     ready: int = 0
-    starting: int = 0
-    unscheduled: int = 0
-    gated: int = 0
+    starting: int = 0  # have a node and will be ready, as far as is known
+    unscheduled: int = 0  # the scheduler has found no node for too long
+    gated: int = 0  # the scheduler may not look at them yet
     terminating: int = 0
-    changed: datetime | None = None
+    changed: datetime | None = None  # the last time that one came, began to end, got or lost ready
     start_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Time from created to ready of the ready ones, by uid [s]. One that was unready for a
+    while counts until it was ready again."""
     ready_since: tuple[datetime, ...] = ()
     troubles: Mapping[str, int] = field(default_factory=dict)
+    """How many are not ready because of what, in the words of Kubernetes."""
 
 
 def count_pods(

@@ -40,33 +40,16 @@ WRITING = "the decision is being written: ask again"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The decision for a Server.
-
-    Parameters
-    ----------
-    key
-        The Server.
-    replicas
-        Decided replicas by accelerator, the largest part first; None if no decision stands.
-    why
-        Why no decision stands.
-    current
-        Replicas that run, by accelerator.
-    workloads
-        The workload on each accelerator; None for accelerators of a ModelBooster.
-    way_down
-        How fast replicas go that others scale by what is published.
-    reductions
-        Those that the status of the Server remembers.
-    """
+    """The decision for a Server."""
 
     key: Key
-    replicas: Mapping[str, int] | None
-    why: str = ""
-    current: Mapping[str, int] = field(default_factory=dict)
+    replicas: Mapping[str, int] | None  # by place, the largest part first; None: none stands
+    why: str = ""  # no decision stands
+    current: Mapping[str, int] = field(default_factory=dict)  # what runs, by place
     workloads: Mapping[str, Workload | None] = field(default_factory=dict)
-    way_down: WayDown = AT_ONCE
-    reductions: tuple[ReplicaReduction, ...] = ()
+    """The workload of each place; None for those of a ModelBooster."""
+    way_down: WayDown = AT_ONCE  # how fast replicas go that others scale by what is published
+    reductions: tuple[ReplicaReduction, ...] = ()  # those that the status remembers
 
     def limited(self, now: datetime) -> "Published":
         """Return what is published at a time: no fewer replicas than may serve then."""
@@ -211,14 +194,7 @@ VARIANTS_SECONDS = 60.0
 class Publication:
     """The decisions for all Servers, as the API server has them.
 
-    Parameters
-    ----------
-    reader, informers
-        The API server, and what watches it.
-    names_variants
-        Whether `variant` knows the names of autoscalers.
-    now
-        The time of day.
+    With `names_variants`, `variant` knows the names of autoscalers.
     """
 
     def __init__(

@@ -186,35 +186,20 @@ def _place_of(kind: Kind, namespace: str, workload: Workload) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the workloads of one namespace.
-
-    Parameters
-    ----------
-    served
-        The kinds of workloads.
-    missing
-        A kind of ModelBoosters that the API server does not serve, by Server that needs it.
-    troubles
-        Why the objects of a kind, or pods, are not known.
-    rejected
-        Why the number of replicas of a workload is not known.
-    scalers
-        What scales objects beside this operator.
-    owners
-        The Server and accelerator of each workload, as they are found.
-    """
+    """Reads the workloads of one namespace."""
 
     world: WorkloadObjects
     memory: WriteMemory
     now: datetime
     namespace: str
     served: Mapping[KindName, Served | None]
-    missing: Mapping[str, Kind]
-    troubles: Mapping[Kind, InfernoError | None]
-    rejected: Mapping[Place, RejectedError]
-    scalers: Mapping[ScaleTarget, str]
+    missing: Mapping[str, Kind]  # a kind that is needed and not served, by Server
+    troubles: Mapping[Kind, InfernoError | None]  # why its objects, or pods, are not known
+    rejected: Mapping[Place, RejectedError]  # why the number of a workload is not known
+    scalers: Mapping[ScaleTarget, str]  # beside this operator
     pods: PodIndex
     owners: dict[Place, tuple[str, str]] = field(default_factory=dict)
+    """The Server and accelerator of each workload, as they are found."""
 
     def read_named(self, scaled: ScaledServer) -> ScaledServer:
         """Return a Server with the workloads that it names."""

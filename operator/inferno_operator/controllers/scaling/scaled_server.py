@@ -137,34 +137,18 @@ def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorkload:
-    """A workload as it is; without `scale`, `problem` says why it cannot be scaled.
-
-    Parameters
-    ----------
-    foreign_writer
-        Another writer who set its number, and is left alone.
-    is_of_another
-        Whether another Server has its replicas.
-    is_behind
-        Whether somebody has written it after what was watched: who, is not known yet.
-    start_seconds
-        Time from created to ready of each pod that is ready [s].
-    backend
-        The backend of a ModelBooster, or the role of it, that has the number of replicas.
-    repeated_writer
-        Who sets that back again and again.
-    """
+    """A workload as it is; without `scale`, `problem` says why it cannot be scaled."""
 
     workload: Workload
     scale: Scale | None = None
     pods: PodCounts = field(default_factory=PodCounts)
-    foreign_writer: ForeignWriter | None = None
+    foreign_writer: ForeignWriter | None = None  # who set its number, and is left alone
     problem: Verdict | None = None
-    is_of_another: bool = False
-    is_behind: bool = False
-    start_seconds: tuple[float, ...] = ()
-    backend: ScaledBackend | None = None
-    repeated_writer: ForeignWriter | None = None
+    is_of_another: bool = False  # another Server has its replicas
+    is_behind: bool = False  # somebody has written it after what was watched: who, is not known
+    start_seconds: tuple[float, ...] = ()  # from created to ready, of each ready pod [s]
+    backend: ScaledBackend | None = None  # of a ModelBooster, with the number of replicas
+    repeated_writer: ForeignWriter | None = None  # who sets that back again and again
 
     @property
     def place(self) -> str:

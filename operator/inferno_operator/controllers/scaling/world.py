@@ -25,12 +25,7 @@ CONCURRENT_READS = 16
 class WorkloadObjects:
     """Objects in memory; kinds are watched as soon as somebody asks for them.
 
-    Parameters
-    ----------
-    cluster, informers
-        Reads scale subresources; watches.
-    changed
-        Called with each namespace in which something changed, if its Servers are scaled.
+    `changed` is called with each namespace in which something changed, if its Servers are scaled.
     """
 
     def __init__(

@@ -144,42 +144,22 @@ class Reset:
 class WorkloadMemory:
     """What is remembered of a workload between reconciles.
 
-    Parameters
-    ----------
-    uid, version
-        Of the object: one that was created again has nobody to fight with, and one that is older
-        now was restored, and nobody wrote it.
-    replicas
-        The number that this operator has written last, or has found and nobody disputes.
-    bounds
-        The bounds of a backend that were found with it; None since a write.
-    is_uncertain
-        Whether the last write failed: it may have arrived.
-    foreign_number
-        What another writer of the number has set.
-    failures, failure
-        How many writes failed since the last one that succeeded; the last error, and its time.
-    reset
-        The last number of another writer that had to be set back.
-    repeated_writer
-        Who has set such a number again, without an edit.
-    gates
-        When the gates of pods were opened, by uid; None while they are gated.
-    starts
-        How long pods took to start.
+    An object that was created again has nobody to fight with, and one that is older now was
+    restored, and nobody wrote it.
     """
 
     uid: str = ""
     version: int = 0
-    replicas: int | None = None
-    bounds: Bounds | None = None
-    is_uncertain: bool = False
-    foreign_number: ForeignNumber | None = None
-    failures: int = 0
-    failure: tuple[str, datetime] | None = None
-    reset: Reset | None = None
-    repeated_writer: ForeignWriter | None = None
+    replicas: int | None = None  # written last, or found and disputed by nobody
+    bounds: Bounds | None = None  # of a backend, found with them; None since a write
+    is_uncertain: bool = False  # the last write failed: it may have arrived
+    foreign_number: ForeignNumber | None = None  # what another writer has set
+    failures: int = 0  # writes that failed since one that succeeded
+    failure: tuple[str, datetime] | None = None  # the last error, and its time
+    reset: Reset | None = None  # the last number of another writer that had to be set back
+    repeated_writer: ForeignWriter | None = None  # who has set such a number again, without an edit
     gates: Mapping[str, datetime | None] = field(default_factory=dict)
+    """When the gates of pods were opened, by uid; None while they are gated."""
     starts: FirstStarts = field(default_factory=FirstStarts)
 
     def note_object(self, uid: str, version: int) -> None:
@@ -268,20 +248,10 @@ class WorkloadMemory:
 
 @dataclass(frozen=True, slots=True)
 class WriteMemory:
-    """What is remembered between reconciles; without it, only messages and pauses differ.
+    """What is remembered between reconciles; without it, only messages and pauses differ."""
 
-    Parameters
-    ----------
-    kinds
-        Kinds with a scale subresource.
-    booster_kinds
-        Kinds of ModelBoosters that the API server serves.
-    clock
-        The clock by which pods began.
-    """
-
-    kinds: dict[KindName, Served] = field(default_factory=dict)
-    booster_kinds: set[Kind] = field(default_factory=set)
+    kinds: dict[KindName, Served] = field(default_factory=dict)  # with a scale subresource
+    booster_kinds: set[Kind] = field(default_factory=set)  # that the API server serves
     clock: ClusterClock = field(default_factory=ClusterClock)
     _workloads: defaultdict[Place, WorkloadMemory] = field(
         default_factory=lambda: defaultdict(WorkloadMemory)
