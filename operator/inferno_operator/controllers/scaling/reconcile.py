@@ -341,13 +341,12 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
         """Do writes one after the other, up to the first that fails."""
         nonlocal failures
         for numbers, write in writes:
-            told = ", ".join(f"{place} to {n}" for place, n in numbers.items())
             try:
                 await write()
             except InfernoError as error:
                 failures += 1
-                logger.info("not scaled: %s: %s", told, error)
-                for place in numbers:
+                for place, n in numbers.items():
+                    logger.info("%s: not scaled to %d: %s", place, n, error)
                     if isinstance(error, StaleError):
                         context.world.forget_scale(place)
                     else:
@@ -355,7 +354,6 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
                 return
             for place, n in numbers.items():
                 memory[place].note_write(n)
-            logger.info("scaled: %s", told)
 
     scales = {
         (scaled.server.metadata.name, item.place): item.scale
@@ -373,6 +371,7 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
 async def _write_scale(scale: Scale, replicas: int, context: Context) -> None:
     written = await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
     context.world.note_scale(written)
+    logger.info("%s: scaled from %d to %d replicas", scale.place, scale.replicas, replicas)
 
 
 def _plan_bounds_writes(
@@ -392,14 +391,13 @@ def _plan_bounds_writes(
     backends = {place: item.backend for place, item in items.items() if item.backend}
     places = {place: item.scale.place for place, item in items.items() if item.scale}
     for write in plan_writes(backends, numbers):
-        yield (
-            {places[place]: numbers[place] for place in write.places},
-            partial(_write_bounds, write, context),
-        )
+        own = {place: numbers[place] for place in write.places}
+        yield {places[on]: n for on, n in own.items()}, partial(_write_bounds, write, own, context)
 
 
-async def _write_bounds(write: BoundsWrite, context: Context) -> None:
+async def _write_bounds(write: BoundsWrite, numbers: Mapping[str, int], context: Context) -> None:
     context.world.note_object(write.kind, await write.apply(context.cluster))
+    logger.info("%s: scaled to %s", Reference.of(write.kind, write.manifest), numbers)
 
 
 async def _report_all(

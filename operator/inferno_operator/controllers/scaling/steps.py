@@ -120,7 +120,7 @@ class ServerTargets:
     load: float  # the present one [requests/min]
     targets: tuple[ReplicaTarget, ...]
     is_best_effort: bool = False  # the decision gives the server less than its load needs
-    is_as_decided: bool = False  # within the noise of the load of the decision: its replicas do
+    is_as_decided: bool = False  # the load is about that of the decision: its replicas carry it
     is_writable: bool = True  # False also if nothing is decided
     is_paused: bool = False  # nothing is added, because the last replicas found no node
     is_overdue: bool = False  # its pods have made no progress for too long

@@ -57,27 +57,25 @@ def test_fields_that_the_api_or_others_added_are_no_drift() -> None:
     assert decide(asked, children, KTHENA).applies == ()
 
 
-@pytest.mark.parametrize("field", ["labels", "ownerReferences"])
-def test_metadata_that_was_edited_is_mended(field: str) -> None:
-    asked = booster()
-    children = present(asked)
-    server = next(child for child in children if child["kind"] == "ModelServer")
-    owners = [{"uid": asked.metadata.uid, "name": "other"}]
-    server["metadata"] |= {field: owners if field == "ownerReferences" else {}}
-
-    assert [a.manifest["kind"] for a in decide(asked, children, KTHENA).applies] == ["ModelServer"]
+OTHER = {"of": "somebody else"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "field"),
-    [("ModelServing", "schedulerName"), ("ModelServer", "model"), ("ModelRoute", "modelName")],
+    ("kind", "part", "fields"),
+    [
+        ("ModelServer", "metadata", {"labels": {}}),
+        ("ModelServer", "metadata", {"ownerReferences": [{"uid": "uid-of-m", "name": "other"}]}),
+        ("ModelServing", "spec", {"schedulerName": OTHER}),
+        ("ModelServer", "spec", {"model": OTHER}),
+        ("ModelRoute", "spec", {"modelName": OTHER}),
+    ],
 )
 @pytest.mark.parametrize("more", [{}, {"scalingCost": 1}], ids=["valid", "odd"])
-def test_a_spec_that_was_edited_is_mended(kind: str, field: str, more: Manifest) -> None:
+def test_what_was_edited_is_mended(kind: str, part: str, fields: Manifest, more: Manifest) -> None:
     asked = booster(backend(**more))
     children = present(asked)
     edited = next(child for child in children if child["kind"] == kind)
-    edited["spec"] = {**edited["spec"], field: "of-somebody-else"}
+    edited[part] = {**edited[part], **fields}
 
     assert [a.manifest["kind"] for a in decide(asked, children, KTHENA).applies] == [kind]
 

@@ -74,46 +74,46 @@ def went(seconds: int, **served: int) -> Manifest:
     return {"time": time, "replicas": replicas}
 
 
-def published_with(manifest: Manifest, **status: object) -> Manifest:
-    return {**manifest, "status": {**manifest["status"], **status}}
+BEFORE = {"reductions": [went(100, A=8)]}
+APPROVED = {"approved": {"plan": "p", "replicas": [{"accelerator": "A", "replicas": 1}]}}
 
 
-def test_replicas_that_others_scale_go_by_half_within_five_minutes() -> None:
-    whole = server(on(1), "Allocated", currentAlloc=on(8), actuation="Publish")
-    half = server(on(1), "Allocated", currentAlloc=on(4), actuation="Publish")
-    half = published_with(half, reductions=[went(100, A=8)])
+@pytest.mark.parametrize(
+    ("desired", "current", "status", "seconds", "published"),
+    [
+        (on(1), on(8), {}, 0, {"A": 4, "B": 0}),
+        (on(1), on(4), BEFORE, 199, {"A": 4, "B": 0}),
+        (on(1), on(4), BEFORE, 200, {"A": 2, "B": 0}),
+        (on(1), NOTHING, BEFORE, 199, {"A": 4, "B": 0}),
+        (on(1), on(1), BEFORE, 199, {"A": 4, "B": 0}),
+        (on(1), on(5), BEFORE, 199, {"A": 4, "B": 0}),
+        (on(6, "B"), on(8), {}, 0, {"A": 4, "B": 6}),
+        (on(9), on(4), {"reductions": [went(1, A=8)]}, 0, {"A": 9, "B": 0}),
+        (on(1), on(8), APPROVED, 0, {"A": 1, "B": 0}),
+    ],
+    ids=[
+        "half goes",
+        "no more within five minutes",
+        "half again after five minutes",
+        "all are not ready for a while",
+        "most are not ready for a while",
+        "some are not ready for a while",
+        "what starts is published at once",
+        "a number that grows is published beside reductions",
+        "what a person approved goes at once",
+    ],
+)
+def test_replicas_that_others_scale_go_by_half_within_five_minutes(
+    desired: Manifest,
+    current: Manifest,
+    status: Manifest,
+    seconds: float,
+    published: dict[str, int],
+) -> None:
+    manifest = server(desired, "Allocated", currentAlloc=current, actuation="Publish")
+    manifest["status"].update(status)
 
-    assert published_at(whole) == {"A": 4, "B": 0}
-    assert published_at(half, 199) == {"A": 4, "B": 0}
-    assert published_at(half, 200) == {"A": 2, "B": 0}
-
-
-def test_what_starts_is_published_at_once_and_what_it_replaces_goes_by_half() -> None:
-    moves = server(on(6, "B"), "Allocated", currentAlloc=on(8), actuation="Publish")
-
-    assert published_at(moves) == {"A": 4, "B": 6}
-
-
-@pytest.mark.parametrize("ready", [0, 1, 5])
-def test_replicas_that_are_not_ready_for_a_while_go_by_half_too(ready: int) -> None:
-    current = on(ready) if ready else NOTHING
-    fallen = server(on(1), "Allocated", currentAlloc=current, actuation="Publish")
-    fallen = published_with(fallen, reductions=[went(100, A=8)])
-
-    assert published_at(fallen, 199) == {"A": 4, "B": 0}
-
-
-def test_a_number_that_grows_is_published_beside_reductions() -> None:
-    grows = server(on(9), "Allocated", currentAlloc=on(4), actuation="Publish")
-
-    assert published_at(published_with(grows, reductions=[went(1, A=8)])) == {"A": 9, "B": 0}
-
-
-def test_what_a_person_approved_is_published_at_once() -> None:
-    whole = server(on(1), "Allocated", currentAlloc=on(8), actuation="Publish")
-    approved = {"plan": "p", "replicas": [{"accelerator": "A", "replicas": 1}]}
-
-    assert published_at(published_with(whole, approved=approved)) == {"A": 1, "B": 0}
+    assert published_at(manifest, seconds) == published
 
 
 def test_the_decision_is_published_where_the_operator_scales() -> None:
