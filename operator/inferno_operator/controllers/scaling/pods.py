@@ -192,15 +192,14 @@ def _find_container_trouble(container: Manifest) -> str:
 
 def _find_delay(pod: Manifest) -> str:
     """Return what a pod waits for that has no trouble and is not ready after a long time."""
+    if not _has_node(pod):
+        name = pod.get("spec", {}).get("schedulerName", USUAL_SCHEDULER)
+        return f"no scheduler has looked at it: check that {name!r} runs"
     return next(filter(None, _list_delays(pod)), "")
 
 
 def _list_delays(pod: Manifest) -> Iterator[str]:
-    """Yield what may delay a pod, in the order in which it starts; "" where something does not."""
-    if not _has_node(pod):
-        name = pod.get("spec", {}).get("schedulerName", USUAL_SCHEDULER)
-        yield f"no scheduler has looked at it: check that {name!r} runs"
-        return
+    """Yield what may delay a pod on a node, in the order in which it starts; "" what does not."""
     node, status = pod["spec"]["nodeName"], pod.get("status", {})
     yield _describe_condition({**_condition_of(pod, "DisruptionTarget"), "status": "False"})
     inits = status.get("initContainerStatuses", ())

@@ -404,6 +404,10 @@ CAUSES: dict[str, tuple[Manifest, str]] = {
         {**pod(created=-600), "status": {"conditions": [condition("PodScheduled", "True")]}},
         "node 'n' has not begun to start it",
     ),
+    "a pod that its kubelet refuses": (
+        {**pod(created=-600), "status": {"reason": "NodeAffinity", "message": "no labels."}},
+        "NodeAffinity, no labels",
+    ),
     "containers that are unready": (
         old(gate=condition("Ready", "False", "ContainersNotReady", "unready status: [vllm]")),
         "ContainersNotReady, unready status: [vllm]",
