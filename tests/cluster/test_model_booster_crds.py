@@ -11,13 +11,13 @@ import yaml
 
 from inferno_operator.controllers.boosters.booster import ANNOTATION, read_booster
 from inferno_operator.controllers.boosters.changes import holds
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
 from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
 from tests.controlplane.waiting import wait_until
+from tests.unit.operator.controllers.boosters.making import convert
 
 DATA = ROOT / "tests/data/boosters"
 KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"

@@ -11,9 +11,9 @@ import yaml
 
 from inferno_operator.controllers.boosters.booster import read_booster
 from inferno_operator.controllers.boosters.changes import decide
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.controllers.boosters.status import Report, status_of
 from inferno_operator.resources.dialects import KTHENA
+from tests.unit.operator.controllers.boosters.making import convert
 
 KTHENA_DATA = Path(__file__).parents[2].parent / "shared" / "conformance" / "kthena"
 CASES = KTHENA_DATA / "cases"

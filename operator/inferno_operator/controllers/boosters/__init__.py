@@ -1,1 +1,1 @@
-"""The Model Booster controller: creates the objects that serve the model of a ModelBooster."""
+"""ModelBooster: convert boosters to serving, server and route, and keep them in sync."""

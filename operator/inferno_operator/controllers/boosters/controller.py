@@ -4,8 +4,7 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from inferno_operator.controllers.boosters.cache import SERVER, BoosterCache
-from inferno_operator.controllers.boosters.reconcile import Context, reconcile
+from inferno_operator.controllers.boosters.reconcile import SERVER, BoosterCache, Context, reconcile
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Key, Kind, Now
 from inferno_operator.runtime.cache import ObjectDifference

@@ -130,9 +130,15 @@ class Conversion:
         names = [each.name for each in self.booster.spec.backends]
         return f"spec.backends[{names.index(backend.name)}]"
 
-    def pod_labels(self, backend: ModelBackend) -> dict[str, str]:
-        """Return the labels of pods, which do not depend on replicas, weights or costs."""
-        return self._labels(backend.name)
+    def labels(self, backend: ModelBackend | None) -> dict[str, str]:
+        """Return the labels of children and pods: no replicas, weights or costs change them."""
+        dialect = self.dialect
+        return {
+            dialect.label("model-name"): self.model,
+            dialect.label("backend-name"): backend.name if backend else "",
+            **dialect.managed_by,
+            dialect.label("model-uid"): self.booster.metadata.uid,
+        }
 
     def child(
         self,
@@ -142,40 +148,25 @@ class Conversion:
         revision: str = "",
     ) -> dict[str, Any]:
         """Return the manifest of a child with the metadata that all children have."""
-        name = self.booster.child_name(backend) if backend else self.model
-        labels = self._labels(backend.name if backend else "")
-        labels[self.dialect.label("revision")] = revision or digest(spec)
-        return {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "metadata": {
-                "name": name,
-                "namespace": self.booster.metadata.namespace,
-                "labels": labels,
-                "ownerReferences": [self._owner],
-            },
-            "spec": spec,
-        }
-
-    def _labels(self, backend: str) -> dict[str, str]:
-        dialect = self.dialect
-        return {
-            dialect.label("model-name"): self.model,
-            dialect.label("backend-name"): backend,
-            **dialect.managed_by,
-            dialect.label("model-uid"): self.booster.metadata.uid,
-        }
-
-    @property
-    def _owner(self) -> dict[str, Any]:
-        booster = self.dialect.booster
-        return {
-            "apiVersion": booster.api_version,
-            "kind": booster.kind,
+        owner = {
+            "apiVersion": self.dialect.booster.api_version,
+            "kind": self.dialect.booster.kind,
             "name": self.model,
             "uid": self.booster.metadata.uid,
             "controller": True,
             "blockOwnerDeletion": True,
+        }
+        labels = {**self.labels(backend), self.dialect.label("revision"): revision or digest(spec)}
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {
+                "name": self.booster.child_name(backend) if backend else self.model,
+                "namespace": self.booster.metadata.namespace,
+                "labels": labels,
+                "ownerReferences": [owner],
+            },
+            "spec": spec,
         }
 
 
@@ -192,31 +183,22 @@ class ModelCache:
         return f"{self.mount['mountPath']}/{digest}"
 
 
-def cache_of(backend: ModelBackend) -> ModelCache:
+def find_cache(backend: ModelBackend) -> ModelCache:
     """Return the cache of a backend."""
+    name = f"{backend.name}-weights"
     scheme, _, place = backend.cache_uri.partition("://")
     place = place.strip("/")
     path = f"/{place}" if place else DEFAULT_FOLDER
-    claim, _, folder = place.partition("/")
-    if scheme == "pvc":
-        return _cache(backend, _source(scheme, claim, path), f"/{claim}", folder)
-    return _cache(backend, _source(scheme, claim, path), path)
-
-
-def _source(scheme: str, claim: str, path: str) -> dict[str, Any]:
-    match scheme:
-        case "pvc":
-            return {"persistentVolumeClaim": {"claimName": claim}}
-        case "hostpath":
-            return {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}
-    return {"emptyDir": {}}
-
-
-def _cache(
-    backend: ModelBackend, source: dict[str, Any], path: str, folder: str = ""
-) -> ModelCache:
-    name = f"{backend.name}-weights"
-    mount = {"name": name, "mountPath": path, **({"subPath": folder} if folder else {})}
+    source: dict[str, Any] = {"emptyDir": {}}
+    mount = {"name": name, "mountPath": path}
+    if scheme == "hostpath":
+        source = {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+    elif scheme == "pvc":
+        claim, _, folder = place.partition("/")
+        source = {"persistentVolumeClaim": {"claimName": claim}}
+        mount["mountPath"] = f"/{claim}"
+        if folder:
+            mount["subPath"] = folder
     return ModelCache({"name": name, **source}, mount)
 
 

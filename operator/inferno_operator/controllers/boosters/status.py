@@ -1,13 +1,12 @@
 """The status of a booster: conditions, and the replicas of its backends; pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Booster
-from inferno_operator.controllers.boosters.changes import holds
-from inferno_operator.controllers.boosters.retention import is_foreign
+from inferno_operator.controllers.boosters.changes import holds, is_foreign
 from inferno_operator.resources.conditions import Verdict, merge_conditions
 from inferno_operator.resources.dialects import Dialect
 from inferno_operator.resources.objects import Manifest
@@ -40,36 +39,33 @@ def status_of(
     report: Report,
     now: datetime,
 ) -> dict[str, Any]:
-    """Return the new status of a booster.
-
-    Parameters
-    ----------
-    booster
-        The booster, with its status so far.
-    present
-        Its children after the writes.
-    dialect
-        Its dialect, which has the kind of servings.
-    report
-        What the reconcile reports.
-    now
-        The time.
-    """
-    servings = _servings(booster, present, dialect)
+    """Return the new status of a booster; `present` are its children after the writes."""
+    existing = {
+        child["metadata"]["name"]: child
+        for child in present
+        if child["kind"] == dialect.serving.kind and not is_foreign(booster, child)
+    }
+    names = map(booster.child_name, booster.spec.backends)
+    servings = {name: existing[name] for name in names if name in existing}
+    failed = Verdict(FAILED, False, "ModelNormal", "")
+    if report.failures:
+        failed = Verdict(FAILED, True, "ModelAbnormal", "\n".join(report.failures))
+    valid = Verdict(VALID, True, "Valid")
+    if report.invalid:
+        valid = Verdict(VALID, False, "InvalidSpec", "\n".join(report.invalid))
     generation = booster.metadata.generation
-    verdicts = [
-        _initialized(booster, dialect, report),
-        _active(booster, servings),
-        _failed(report.failures),
-        _valid(report.invalid),
-    ]
+    initialized = _judge_initialized(booster, dialect, report)
+    verdicts = [initialized, _judge_active(booster, servings), failed, valid]
     conditions = merge_conditions(booster.status, verdicts, generation, now)
     status: dict[str, Any] = {
         "observedGeneration": generation,
         "conditions": [condition.to_json() for condition in conditions],
     }
     if not booster.is_single:
-        status["backendStatuses"] = [_backend_status(serving) for serving in servings.values()]
+        status["backendStatuses"] = [
+            {"name": name, "replicas": (serving.get("status") or {}).get("replicas", 0)}
+            for name, serving in servings.items()
+        ]
     return status
 
 
@@ -81,63 +77,50 @@ def is_up_to_date(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
     return holds(wanted_conditions, current_conditions) and holds(rest, current)
 
 
-def _servings(
-    booster: Booster, present: Iterable[Manifest], dialect: Dialect
-) -> dict[str, Manifest]:
-    """Return the existing servings by name, in the order of the backends."""
-    existing = {
-        child["metadata"]["name"]: child
-        for child in present
-        if child["kind"] == dialect.serving.kind and not is_foreign(booster, child)
-    }
-    names = (booster.child_name(backend) for backend in booster.spec.backends)
-    return {name: existing[name] for name in names if name in existing}
-
-
-def _backend_status(serving: Manifest) -> dict[str, Any]:
-    replicas = (serving.get("status") or {}).get("replicas", 0)
-    return {"name": serving["metadata"]["name"], "replicas": replicas}
-
-
-def _initialized(booster: Booster, dialect: Dialect, report: Report) -> Verdict:
-    """Return `Initialized`: true once all children were written, and never false after that."""
-    if report.failures and not _was(INITIALIZED, booster):
-        return Verdict(INITIALIZED, False, "ModelProcessing", "not all children could be written")
-    message = "; ".join([f"ModelBooster initialized{_pods(booster, dialect)}", *report.remarks])
-    return Verdict(INITIALIZED, True, "ModelCreating", message)
-
-
-def _pods(booster: Booster, dialect: Dialect) -> str:
-    """Return which release the pods are of, and who chose it; "" if the fields leave no choice."""
-    if not booster.is_single:
-        return ""
-    pods = f" with the pods of Kthena {booster.release.text}"
-    if dialect.installed is None:
-        return f"{pods}, as INFERNO_MODEL_BOOSTER_RELEASE names no release"
-    if dialect.installed != booster.release:
-        return f"{pods}, as {dialect.installed.text} has other fields"
-    return pods
-
-
 def _was(type_: str, booster: Booster) -> bool:
     before = booster.status.condition(type_)
     return before is not None and before.status == "True"
 
 
-def _active(booster: Booster, servings: Mapping[str, Manifest]) -> Verdict:
+def _judge_initialized(booster: Booster, dialect: Dialect, report: Report) -> Verdict:
+    """Return `Initialized`: true once all children were written, and never false after that.
+
+    It says which release the pods are of, and who chose it, where the fields leave a choice.
+    """
+    if report.failures and not _was(INITIALIZED, booster):
+        return Verdict(INITIALIZED, False, "ModelProcessing", "not all children could be written")
+    pods = ""
+    if booster.is_single:
+        pods = f" with the pods of Kthena {booster.release.text}"
+        if dialect.installed is None:
+            pods += ", as INFERNO_MODEL_BOOSTER_RELEASE names no release"
+        elif dialect.installed != booster.release:
+            pods += f", as {dialect.installed.text} has other fields"
+    message = "; ".join([f"ModelBooster initialized{pods}", *report.remarks])
+    return Verdict(INITIALIZED, True, "ModelCreating", message)
+
+
+def _judge_active(booster: Booster, servings: Mapping[str, Manifest]) -> Verdict:
     """Return `Active`: true once all replicas were available, until a backend has none left.
 
     So it stays true while replicas are added or updated one after the other, and while a
     backend is scaled up from zero and others serve.
     """
-    unsettled = _without(is_settled, booster, servings)
-    if unsettled and not _was(ACTIVE, booster):
-        return _inactive(f"waiting for {', '.join(unsettled)}")
-    bare = _without(has_available, booster, servings)
-    if bare and _has_lost(bare, booster, servings):
-        return _inactive(f"waiting for {', '.join(bare)}")
-    if not any(_replicas(serving) for serving in servings.values()):
-        return _inactive("no backend has any replica")
+    names = [booster.child_name(backend) for backend in booster.spec.backends]
+    unsettled = [n for n in names if n not in servings or not _is_settled(servings[n])]
+    bare = [n for n in names if n not in servings or not _has_available(servings[n])]
+    running = [serving for serving in servings.values() if _count_replicas(serving)]
+    before, was_active = booster.status.condition(ACTIVE), _was(ACTIVE, booster)
+    # Whether a backend without available replicas had some before, or no backend serves.
+    had = {each.name for each in booster.status.backend_statuses if each.replicas}
+    is_scaling = before is not None and before.reason == SCALING
+    has_lost = not any(map(_has_available, running)) or (
+        not is_scaling and not had.isdisjoint(bare)
+    )
+    waits = unsettled if unsettled and not was_active else bare if bare and has_lost else []
+    if waits or not running:
+        why = f"waiting for {', '.join(waits)}" if waits else "no backend has any replica"
+        return Verdict(ACTIVE, False, "ModelProcessing", f"ModelBooster not ready yet: {why}")
     if bare:
         message = f"ModelBooster is ready; waiting for the first replica of {', '.join(bare)}"
         return Verdict(ACTIVE, True, SCALING, message)
@@ -145,36 +128,14 @@ def _active(booster: Booster, servings: Mapping[str, Manifest]) -> Verdict:
     return Verdict(ACTIVE, True, "ModelAvailable", f"ModelBooster is ready{more}")
 
 
-def _without(
-    is_up: Callable[[Manifest], bool], booster: Booster, servings: Mapping[str, Manifest]
-) -> list[str]:
-    names = map(booster.child_name, booster.spec.backends)
-    return [name for name in names if name not in servings or not is_up(servings[name])]
-
-
-def _has_lost(bare: Sequence[str], booster: Booster, servings: Mapping[str, Manifest]) -> bool:
-    """Whether a backend without available replicas had some before, or no backend serves."""
-    if not any(_replicas(each) and has_available(each) for each in servings.values()):
-        return True
-    before = booster.status.condition(ACTIVE)
-    if before is not None and before.reason == SCALING:
-        return False
-    had = {each.name for each in booster.status.backend_statuses if each.replicas}
-    return not had.isdisjoint(bare)
-
-
-def _inactive(why: str) -> Verdict:
-    return Verdict(ACTIVE, False, "ModelProcessing", f"ModelBooster not ready yet: {why}")
-
-
-def _replicas(serving: Manifest) -> int:
+def _count_replicas(serving: Manifest) -> int:
     replicas: int = serving["spec"].get("replicas", 1)
     return replicas
 
 
-def is_settled(serving: Manifest) -> bool:
+def _is_settled(serving: Manifest) -> bool:
     """Whether all replicas of a serving are available, or it has none."""
-    if not _replicas(serving):
+    if not _count_replicas(serving):
         return True
     status = serving.get("status") or {}
     generation = serving["metadata"].get("generation", 0)
@@ -184,19 +145,7 @@ def is_settled(serving: Manifest) -> bool:
     return conditions.get("Available") == "True"
 
 
-def has_available(serving: Manifest) -> bool:
+def _has_available(serving: Manifest) -> bool:
     """Whether at least one replica of a serving is available, or it has none."""
     available: int = (serving.get("status") or {}).get("availableReplicas", 0)
-    return is_settled(serving) or available > 0
-
-
-def _failed(failures: Sequence[str]) -> Verdict:
-    if failures:
-        return Verdict(FAILED, True, "ModelAbnormal", "\n".join(failures))
-    return Verdict(FAILED, False, "ModelNormal", "")
-
-
-def _valid(invalid: Sequence[str]) -> Verdict:
-    if invalid:
-        return Verdict(VALID, False, "InvalidSpec", "\n".join(invalid))
-    return Verdict(VALID, True, "Valid")
+    return _is_settled(serving) or available > 0

@@ -16,6 +16,8 @@ from inferno_operator.resources.dialects import DISAGGREGATED, Dialect
 Remark = tuple[str, str]
 """The path of a field, and the remark on it."""
 
+NO_START = "the autoscaler cannot scale up from zero"
+
 MAX_GRACE_SECONDS = 1800.0
 MAX_REPLICAS = 1_000_000
 
@@ -45,28 +47,20 @@ def problems(booster: Booster) -> tuple[BoosterProblem, ...]:
     return tuple(
         BoosterProblem(f"spec.backends[{i}]{path}", text, backend.name)
         for i, backend in enumerate(booster.spec.backends)
-        for path, text in (*_of_bounds(backend), *_of_images(backend), *_of_adapters(backend))
+        for path, text in _list_problems(backend)
     )
 
 
-def _of_bounds(backend: ModelBackend) -> Iterator[tuple[str, str]]:
+def _list_problems(backend: ModelBackend) -> Iterator[Remark]:
     low, high = backend.min_replicas, backend.max_replicas
     if low > high:
         yield ".minReplicas", f"must be at most maxReplicas, which is {high}, not {low}"
-
-
-def _of_images(backend: ModelBackend) -> Iterator[tuple[str, str]]:
-    """Check the images of workers; the API server checks empty ones."""
-    for j, worker in enumerate(backend.workers):
+    for j, worker in enumerate(backend.workers):  # the API server checks empty images
         if any(map(str.isspace, worker.image)):
             yield f".workers[{j}].image", f"must have no spaces, not {worker.image!r}"
-
-
-def _of_adapters(backend: ModelBackend) -> Iterator[tuple[str, str]]:
-    """Check that the names of adapters are unique, since an engine does not start otherwise."""
     names = [adapter.name for adapter in backend.lora_adapters]
     for j, name in enumerate(names):
-        if name in names[:j]:
+        if name in names[:j]:  # an engine does not start
             yield f".loraAdapters[{j}].name", f"must be unique, but {name!r} is used before"
 
 
@@ -75,9 +69,13 @@ def advice(booster: Booster, dialect: Dialect) -> tuple[BoosterProblem, ...]:
     of_backends = (
         BoosterProblem(f"spec.backends[{i}]{path}", text, backend.name)
         for i, backend in enumerate(booster.spec.backends)
-        for path, text in _of_backend(booster, backend)
+        for path, text in (
+            *_advise_on_scaling(booster, backend),
+            *_advise_on_workers(backend),
+            *_advise_on_names(booster, backend),
+        )
     )
-    of_whole = (BoosterProblem(path, text) for path, text in _of_whole(booster, dialect))
+    of_whole = (BoosterProblem(path, text) for path, text in _advise_on_whole(booster, dialect))
     return (*of_whole, *of_backends)
 
 
@@ -90,82 +88,49 @@ def parse_duration(text: str) -> float | None:
     return -length if match[1] == "-" else length
 
 
-def _of_whole(booster: Booster, dialect: Dialect) -> Iterator[Remark]:
-    spec = booster.spec
+def _advise_on_whole(booster: Booster, dialect: Dialect) -> Iterator[Remark]:
+    spec, limit = booster.spec, dialect.max_cost_expansion
     expansion = spec.cost_expansion_rate_percent
     if sum(backend.max_replicas for backend in spec.backends) > MAX_REPLICAS:
         yield "spec.backends", f"allow more than {MAX_REPLICAS} replicas in all: reduce maxReplicas"
-    if expansion is not None and expansion > dialect.max_cost_expansion:
-        limit = dialect.max_cost_expansion
+    if expansion is not None and expansion > limit:
         yield "spec.costExpansionRatePercent", f"should be at most {limit}, not {expansion}"
-    if spec.autoscaling_policy is not None:
-        yield from _of_policy(booster)
-    elif expansion is not None:
-        yield "spec.costExpansionRatePercent", "has no effect without spec.autoscalingPolicy"
-
-
-def _of_policy(booster: Booster) -> Iterator[Remark]:
-    """Rules about a booster with an autoscaling policy of the whole model."""
-    if any(backend.autoscaling_policy is not None for backend in booster.spec.backends):
+    if spec.autoscaling_policy is None:
+        if expansion is not None:
+            yield "spec.costExpansionRatePercent", "has no effect without spec.autoscalingPolicy"
+    elif any(backend.autoscaling_policy is not None for backend in spec.backends):
         text = "overrides the autoscalingPolicy of the backends: remove one of the two"
         yield "spec.autoscalingPolicy", text
-    elif not any(backend.min_replicas for backend in booster.spec.backends):
-        text = (
-            "should have a minReplicas of at least 1 in all:"
-            " the autoscaler cannot scale up from zero"
-        )
-        yield "spec.backends", text
+    elif not any(backend.min_replicas for backend in spec.backends):
+        yield "spec.backends", f"should have a minReplicas of at least 1 in all: {NO_START}"
 
 
-def _of_backend(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
-    yield from _of_grace(backend)
-    if booster.spec.autoscaling_policy is None:
-        yield from _without_policy_of_model(backend)
-    else:
-        yield from _with_policy_of_model(booster, backend)
-    yield from _of_workers(backend)
-    yield from _of_names(booster, backend)
-
-
-def _of_grace(backend: ModelBackend) -> Iterator[Remark]:
-    if backend.scale_to_zero_grace_period is None:
+def _advise_on_scaling(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
+    low, high, period = backend.min_replicas, backend.max_replicas, ".scaleToZeroGracePeriod"
+    if backend.scale_to_zero_grace_period is not None:
+        grace = parse_duration(backend.scale_to_zero_grace_period)
+        if grace is None or not 0 <= grace <= MAX_GRACE_SECONDS:
+            yield period, "should be between 0s and 30m"
+    if booster.spec.autoscaling_policy is not None:
+        has_own = any(each.autoscaling_policy is not None for each in booster.spec.backends)
+        if not backend.scaling_cost and not has_own:
+            text = "is missing and counts as 0; spec.autoscalingPolicy compares costs"
+            yield ".scalingCost", text
         return
-    grace = parse_duration(backend.scale_to_zero_grace_period)
-    if grace is None or not 0 <= grace <= MAX_GRACE_SECONDS:
-        yield ".scaleToZeroGracePeriod", "should be between 0s and 30m"
-
-
-def _with_policy_of_model(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
-    has_own = any(each.autoscaling_policy is not None for each in booster.spec.backends)
-    if not backend.scaling_cost and not has_own:
-        yield ".scalingCost", "is missing and counts as 0; spec.autoscalingPolicy compares costs"
-
-
-def _without_policy_of_model(backend: ModelBackend) -> Iterator[Remark]:
     if backend.scaling_cost:
         yield ".scalingCost", "has no effect without spec.autoscalingPolicy"
     if backend.scale_to_zero_grace_period is not None:
-        yield ".scaleToZeroGracePeriod", "has no effect without spec.autoscalingPolicy"
-    if backend.autoscaling_policy is None:
-        yield from _without_policy(backend)
-    elif backend.min_replicas < 1:
-        text = (
-            "should be at least 1 with an autoscalingPolicy:"
-            " the autoscaler cannot scale up from zero"
-        )
-        yield ".minReplicas", text
-
-
-def _without_policy(backend: ModelBackend) -> Iterator[Remark]:
-    """Rules about a backend that is not scaled; 0 to 1 is allowed, as the maximum must be 1."""
-    low, high = backend.min_replicas, backend.max_replicas
-    if low < high and (low, high) != (0, 1):
+        yield period, "has no effect without spec.autoscalingPolicy"
+    if backend.autoscaling_policy is not None:
+        if low < 1:
+            yield ".minReplicas", f"should be at least 1 with an autoscalingPolicy: {NO_START}"
+    elif low < high and (low, high) != (0, 1):  # the maximum must be at least 1
         text = f"has no effect without an autoscalingPolicy: minReplicas ({low}) replicas run"
         yield ".maxReplicas", text
 
 
-def _of_workers(backend: ModelBackend) -> Iterator[Remark]:
-    """Rules about workers: the last one of a type is used, and unknown types are ignored."""
+def _advise_on_workers(backend: ModelBackend) -> Iterator[Remark]:
+    """Yield remarks: the last worker of a type is used, and unknown types are ignored."""
     types = [worker.type for worker in backend.workers]
     roles = ROLES.get(backend.type, types)
     for j, type_ in enumerate(types):
@@ -176,7 +141,7 @@ def _of_workers(backend: ModelBackend) -> Iterator[Remark]:
             yield path, f"is {type_}, and so is a later worker: only the last one is used"
 
 
-def _of_names(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
+def _advise_on_names(booster: Booster, backend: ModelBackend) -> Iterator[Remark]:
     name = booster.child_name(backend)
     longest = LONGEST_LABEL - LONGEST_POD_SUFFIX
     if len(name) > longest:

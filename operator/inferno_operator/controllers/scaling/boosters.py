@@ -1,22 +1,22 @@
-"""A ModelBooster as workloads: each backend, or role of one, whose number stands elsewhere.
+"""A ModelBooster as workloads: each backend, or role of one, whose replicas stand elsewhere.
 
-The workload is the serving of a backend: its pods are what runs. `find_backend` reads its number
-where `target` says, `plan_writes` and `apply_bounds` write another one, and
+The workload is the serving of a backend: its pods are what runs. `find_backend` reads the replicas
+where `target` says, `plan_writes` and `BoundsWrite.apply` write other ones, and
 `release_unreferenced` gives up the fields that no Server refers to any more.
 
 =============  =================================================  ============================
-`target`       object with the number                             who passes it on
+`target`       object with the replicas                           who passes them on
 =============  =================================================  ============================
 ModelBooster   the booster; of a role its worker there            the controller of boosters
 ModelServing   the serving
 Binding        the binding or policy that scales the serving      an autoscaler
 =============  =================================================  ============================
 
-The release of an object shows in the fields of its spec that hold the number:
+The release of an object shows in the fields of its spec that hold them:
 
 =================  ========================================================================
-ModelBooster       `backends[]` (Kthena v0.1), `backend` (later releases); the number of a role
-                   is that of its worker in the one group of such a backend
+ModelBooster       `backends[]` (Kthena v0.1), `backend` (later releases); the replicas of a role
+                   are those of its worker in the one group of such a backend
 ModelServing       `replicas`
 binding            `scalingConfiguration`, `optimizerConfiguration.params[]` (v0.1),
                    `homogeneousTarget`, `heterogeneousTarget.params[]` (v0.2 to v0.4)
@@ -62,18 +62,15 @@ NOBODY: list[dict[str, Any]] = [{}]
 """The value that clears `managedFields`; the API server ignores an empty list."""
 
 ONE_TARGET = ("scalingConfiguration", "homogeneousTarget")
-"""Parts of a binding or policy with the bounds of one target."""
+"""Fields of a binding or policy with the bounds of one target."""
 
 SEVERAL_TARGETS = ("optimizerConfiguration", "heterogeneousTarget")
-"""Parts with the bounds of several targets, in the list `params`."""
+"""Fields with the bounds of several targets, in the list `params`."""
 
 PARAMS = "params"
 """An atomic list: an apply owns all of it."""
 
 BOUNDS = ("minReplicas", "maxReplicas")
-
-NUMBERS = frozenset({"replicas", *BOUNDS})
-"""Fields of a part with its number of replicas or its bounds."""
 
 WORKERS = "workers"
 """An atomic list of a backend: the workers of the role `type` have `replicas`, by default 1."""
@@ -126,14 +123,6 @@ def backend_key(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundsWrite:
-    """An apply of all fields of an object's spec that the scaler owns after it."""
-
-    reference: Reference
-    spec: Manifest
-
-
-@dataclass(frozen=True, slots=True)
 class Bounds:
     """Minimum and maximum of the replicas of a backend."""
 
@@ -141,84 +130,67 @@ class Bounds:
     most: int
 
     def covers(self, other: "Bounds") -> bool:
-        """Whether both numbers are at least those of `other`."""
+        """Whether both are at least those of `other`."""
         return self.least >= other.least and self.most >= other.most
 
 
 @dataclass(frozen=True, slots=True)
-class NumberField:
-    """The part of an object that has the number of replicas of one backend, or its bounds.
-
-    Parameters
-    ----------
-    kind, manifest
-        The object.
-    path
-        The fields that lead from its spec to the part, or to the list with the part.
-    item
-        The position in that list; None if there is no list.
-    worker
-        The position in the workers of the part if the number is that of a role of it.
-    """
+class ReplicaFields:
+    """Where in an object the replicas of a backend stand, or their bounds."""
 
     kind: Kind
     manifest: Manifest
-    path: tuple[str, ...] = ()
-    item: int | None = None
-    worker: int | None = None
+    path: tuple[str, ...] = ()  # from the spec to the mapping with them, or to a list of mappings
+    item: int | None = None  # the position in that list
+    worker: int | None = None  # the position in the workers, if they are those of a role
 
     @property
-    def reference(self) -> Reference:
-        """The object at its version."""
-        return Reference.of(self.kind, self.manifest)
-
-    @property
-    def part(self) -> Manifest:
-        """The part itself."""
+    def mapping(self) -> Manifest:
+        """The mapping with the replicas."""
         value: Any = self.manifest["spec"]
         for name in self.path:
             value = value[name]
-        part: Manifest = value if self.item is None else value[self.item]
-        return part
+        mapping: Manifest = value if self.item is None else value[self.item]
+        return mapping
 
     @property
-    def has_number(self) -> bool:
-        """Whether the part has one number in place of bounds."""
-        return "replicas" in self.part or "minReplicas" not in self.part
+    def has_bounds(self) -> bool:
+        """Whether the mapping has bounds in place of replicas."""
+        return "replicas" not in self.mapping and "minReplicas" in self.mapping
 
     @property
-    def is_number(self) -> bool:
-        """Whether one number determines the replicas: that of the part, or of the role of it."""
-        return self.worker is not None or self.has_number
+    def is_exact(self) -> bool:
+        """Whether one field determines the replicas: that of the mapping, or of the role of it."""
+        return self.worker is not None or not self.has_bounds
 
     @property
     def name(self) -> str:
-        """The field of the part with its replicas, or the fewest of them."""
-        return "replicas" if self.has_number else BOUNDS[0]
+        """The field of the mapping with its replicas, or the fewest of them."""
+        return BOUNDS[0] if self.has_bounds else "replicas"
 
     @property
     def groups(self) -> int:
-        """The fewest replicas of the part, of which each has all replicas of all roles."""
-        groups: int = self.part.get(self.name, 1)
+        """The fewest replicas of the mapping, of which each has all replicas of all roles."""
+        groups: int = self.mapping.get(self.name, 1)
         return groups
 
     @property
     def bounds(self) -> Bounds:
-        """The present bounds; a number of replicas is both."""
+        """The present bounds; of exact replicas both are the same."""
         if self.worker is not None:
-            replicas = self.groups * self.part[WORKERS][self.worker].get("replicas", 1)
+            replicas = self.groups * self.mapping[WORKERS][self.worker].get("replicas", 1)
             return Bounds(replicas, replicas)
-        return Bounds(self.groups, self.groups if self.has_number else self.part[BOUNDS[1]])
+        return Bounds(self.groups, self.mapping[BOUNDS[1]] if self.has_bounds else self.groups)
 
     @property
     def is_ours(self) -> bool:
-        """Whether the scaler has set the numbers last, and no other manager has."""
+        """Whether the scaler has set the replicas last, and no other manager has."""
         path = ["f:spec", *(f"f:{name}" for name in self.path)]
-        names = [f"f:{name}" for name in _fields_of_part([(self, self.bounds)])]
+        names = [f"f:{name}" for name in _build_mapping([(self, self.bounds)])]
         if self.path[-1:] == (PARAMS,):
             names = [path.pop()]
         elif self.item is not None:
-            path.append(backend_key(self.part["name"]))
+            path.append(backend_key(self.mapping["name"]))
 
         def has_all(fields: Manifest) -> bool:
             for key in path:
@@ -229,46 +201,39 @@ class NumberField:
 
     @property
     def other_writer(self) -> str:
-        """Who else has set the numbers, or the list with them; "" if nobody knows."""
+        """Who else has set the replicas, or the list with them; "" if nobody knows."""
         top = f"f:{(self.path or (self.name,))[0]}"
         entries = self.manifest["metadata"].get("managedFields", ())
         others = (each for each in entries if each.get("manager") != FieldManager.ACTUATION)
         found = [each for each in others if top in each.get("fieldsV1", {}).get("f:spec", {})]
         return f"field manager {found[-1].get('manager', '')!r}" if found else ""
 
-    def fields_for(self, bounds: Bounds) -> Manifest:
-        """Return the numbers of the part that say these bounds; a role needs one group, or none."""
-        least, most = bounds.least, bounds.most
-        if self.worker is not None:
-            least, most = min(least, 1), 1
-        return {"replicas": least} if self.has_number else {BOUNDS[0]: least, BOUNDS[1]: most}
 
-
-def find_backend_fields(kind: Kind, booster: Manifest) -> dict[str, NumberField]:
-    """Return where the numbers of a booster stand, by name of the backend."""
+def find_backend_fields(kind: Kind, booster: Manifest) -> dict[str, ReplicaFields]:
+    """Return where the replicas of a booster stand, by name of the backend."""
     spec = booster.get("spec", {})
     if "backend" in spec:
-        return {spec["backend"]["name"]: NumberField(kind, booster, ("backend",))}
+        return {spec["backend"]["name"]: ReplicaFields(kind, booster, ("backend",))}
     return {
-        backend["name"]: NumberField(kind, booster, ("backends",), position)
+        backend["name"]: ReplicaFields(kind, booster, ("backends",), position)
         for position, backend in enumerate(spec.get("backends", ()))
     }
 
 
-def find_target_fields(kind: Kind, scaler: Manifest, serving: Kind) -> dict[str, NumberField]:
+def find_target_fields(kind: Kind, scaler: Manifest, serving: Kind) -> dict[str, ReplicaFields]:
     """Return where the bounds of a binding or policy stand, by name of the serving that it scales.
 
     Targets of other kinds than `serving` and of other namespaces are left out. So are targets that
-    scale a role of the object, as the bounds of a role do not determine its number of replicas.
+    scale a role of the object, as the bounds of a role do not determine its replicas.
     """
     spec, namespace = scaler.get("spec", {}), Key.of(scaler).namespace
-    fields = [NumberField(kind, scaler, (name,)) for name in ONE_TARGET if name in spec]
+    found = [ReplicaFields(kind, scaler, (name,)) for name in ONE_TARGET if name in spec]
     for name in SEVERAL_TARGETS:
         params = range(len(spec.get(name, {}).get(PARAMS, ())))
-        fields += [NumberField(kind, scaler, (name, PARAMS), position) for position in params]
+        found += [ReplicaFields(kind, scaler, (name, PARAMS), position) for position in params]
     by_name = {}
-    for each in fields:
-        target = each.part.get("target", {})
+    for each in found:
+        target = each.mapping.get("target", {})
         reference = target.get("targetRef", {})
         # An empty kind or namespace is like one that is left out.
         of_kind = (reference.get("kind") or serving.kind) == serving.kind
@@ -292,17 +257,17 @@ class BoosterObjects:
 
 @dataclass(frozen=True)
 class ScaledBackend:
-    """A backend of a ModelBooster, or a role of it, with what has its number.
+    """A backend of a ModelBooster, or a role of it.
 
-    `number` is where that stands, `whole` the backend in the booster. `available` are the replicas
-    that serve. `serving` is None as long as there is none.
+    `in_booster` is where the backend stands in the booster, `fields` where its replicas stand.
+    `available` are the replicas that serve; `serving` is None as long as there is none.
     """
 
     reference: ModelBoosterRef
     backend: Backend
     booster: Manifest
-    whole: NumberField
-    number: NumberField
+    in_booster: ReplicaFields
+    fields: ReplicaFields
     serving: Manifest | None = None
     available: int = 0
 
@@ -334,14 +299,14 @@ class ScaledBackend:
         of_model = POLICY in self.booster["spec"]
         if "backend" in self.booster["spec"]:  # the policy is that of the single backend
             return int(of_model)
-        return int(POLICY in self.whole.part and not of_model)
+        return int(POLICY in self.in_booster.mapping and not of_model)
 
     @property
     def is_autoscaled(self) -> bool:
-        """Whether an autoscaler chooses the number within bounds."""
+        """Whether an autoscaler chooses the replicas within bounds."""
         if self.reference.target != "ModelBooster":
             return self.reference.target == "Binding"
-        return POLICY in self.booster["spec"] or POLICY in self.whole.part
+        return POLICY in self.booster["spec"] or POLICY in self.in_booster.mapping
 
     @cached_property
     def is_ceiling(self) -> bool:
@@ -353,50 +318,48 @@ class ScaledBackend:
     def bounds_for(self, replicas: int) -> Bounds:
         """Return the bounds that mean a number of replicas.
 
-        The schema requires a maximum of at least 1. A single number is both minimum and maximum.
+        The schema requires a maximum of at least 1. Exact replicas are both minimum and maximum.
         Below a ceiling the minimum stays, but is at least 1 if replicas are wanted: an autoscaler
-        cannot scale up from zero. A number of 0 is no choice of an autoscaler, but that of another
-        manager: then what runs stays.
+        cannot scale up from zero. A minimum of 0 is no choice of an autoscaler, but that of
+        another manager: then what runs stays.
         """
         replicas = least = max(replicas, self.floor)
         if self.is_ceiling:
-            runs = self.available if self.number.is_number else 0
-            least = max(self.floor, min(self.number.bounds.least or max(runs, 1), replicas))
-        if self.number.is_number:
-            return Bounds(least, least)
-        return Bounds(least, max(replicas, 1))
+            runs = self.available if self.fields.is_exact else 0
+            least = max(self.floor, min(self.fields.bounds.least or max(runs, 1), replicas))
+        return Bounds(least, least if self.fields.is_exact else max(replicas, 1))
 
     def count_replicas(self, wanted: int | None) -> int:
-        """Return the number that it asks for: of a ceiling, the most that may run."""
-        bounds = self.number.bounds
+        """Return the replicas that it asks for: of a ceiling, the most that may run."""
+        bounds = self.fields.bounds
         if self.is_ignored:
             return self.requested
         for number in (wanted, 0):
             if number is not None and bounds == self.bounds_for(number):
                 return max(number, self.floor)
         if self.is_ceiling:
-            return max(bounds.most, wanted or 0) if self.number.is_number else bounds.most
+            return max(bounds.most, wanted or 0) if self.fields.is_exact else bounds.most
         return min(max(self.requested, bounds.least), bounds.most)
 
     @cached_property
     def is_ignored(self) -> bool:
-        """Whether the serving does not follow the number that another manager set in the booster.
+        """Whether the serving does not follow what another manager set in the booster.
 
-        Our controller of boosters follows that of the scaler alone. It says which numbers it has
+        Our controller of boosters follows what the scaler sets alone. It says which numbers it has
         seen; the serving of one that does not say so may still follow.
         """
-        if self.reference.target != "ModelBooster" or self.number.is_ours or self.serving is None:
+        if self.reference.target != "ModelBooster" or self.fields.is_ours or self.serving is None:
             return False
         if not _is_status_newest(self.booster):
             return False
-        bounds = self.number.bounds
+        bounds = self.fields.bounds
         if self.is_autoscaled:
             return not bounds.least <= self.requested <= bounds.most
         return bounds.least != self.requested
 
     @property
     def is_observed(self) -> bool:
-        """Whether the statuses are about the newest numbers, as far as they say so."""
+        """Whether the statuses are about the newest replicas, as far as they say so."""
         objects = [self.serving or {}]
         if self.reference.target == "ModelBooster":
             objects.append(self.booster)
@@ -409,7 +372,7 @@ class ScaledBackend:
         """Return why more replicas may run than were decided, to be said after what runs."""
         if self.floor > wanted:
             return f"; the autoscalingPolicy of {self.name!r} needs {self.floor}"
-        is_least = self.reference.target == "Binding" and self.number.bounds == self.bounds_for(0)
+        is_least = self.reference.target == "Binding" and self.fields.bounds == self.bounds_for(0)
         if is_least and self.available:
             return f"; the autoscaler of {self.name!r} may keep 1: there is no smaller maximum"
         return ""
@@ -434,18 +397,18 @@ class ScaledBackend:
         """What changes with each edit of the booster.
 
         It is its generation; where the scaler writes the booster itself, its spec without the
-        numbers that it writes.
+        replicas that it writes.
         """
         metadata, spec = self.booster["metadata"], self.booster["spec"]
         if self.reference.target != "ModelBooster":
             return f"{metadata['uid']} {metadata['generation']}"
 
-        def drop_numbers(part: Manifest) -> Manifest:
-            return {name: value for name, value in part.items() if name not in NUMBERS}
+        def drop_replicas(part: Manifest) -> Manifest:
+            return {k: value for k, value in part.items() if k not in ("replicas", *BOUNDS)}
 
         parts = [spec["backend"]] if "backend" in spec else spec.get("backends", ())
         backends = [
-            {**drop_numbers(part), WORKERS: list(map(drop_numbers, part.get(WORKERS, ())))}
+            {**drop_replicas(part), WORKERS: list(map(drop_replicas, part.get(WORKERS, ())))}
             for part in parts
         ]
         return json.dumps({**spec, "backend": None, "backends": backends}, sort_keys=True)
@@ -484,29 +447,29 @@ def workload_of(reference: ModelBoosterRef, backend: Backend) -> Workload:
 def find_backend(
     reference: ModelBoosterRef, backend: Backend, objects: BoosterObjects
 ) -> ScaledBackend | Verdict:
-    """Return a backend with what has its number, or why that cannot be set."""
+    """Return a backend with its replicas, or why they cannot be set."""
     name, kinds = reference.serving_of(backend), dialect_of(reference)
     booster_name = reference.booster_of(backend)
     booster, serving = objects.boosters.get(booster_name), objects.servings.get(name)
     if booster is None:
         message = f"{kinds.booster.kind} {booster_name!r} does not exist: create it, or correct"
         return refusal("NoModelBooster", f"{message} spec.modelBooster")
-    whole = find_backend_fields(kinds.booster, booster).get(backend.name)
-    if whole is None:
+    in_booster = find_backend_fields(kinds.booster, booster).get(backend.name)
+    if in_booster is None:
         message = f"{booster_name!r} has no backend {backend.name!r}: add it there, or correct"
         return refusal("NoBackend", f"{message} modelBooster.backends")
-    if backend.worker and (problem := next(_list_role_problems(whole, backend.worker), None)):
+    if backend.worker and (problem := next(_list_role_problems(in_booster, backend.worker), None)):
         reason, message = problem
         return refusal(reason, f"{kinds.booster.kind} {booster_name!r}: {message}")
     if reference.target == "ModelBooster":
-        number = replace(whole, worker=_find_worker(whole, backend.worker))
+        fields = replace(in_booster, worker=_find_worker(in_booster, backend.worker))
     elif reference.target == "ModelServing":
         if serving is None:
             message = f"{kinds.serving.kind} {name!r} does not exist: check that a controller of"
             return refusal(NOT_FOUND, f"{message} ModelBoosters runs, which makes it")
-        number = NumberField(kinds.serving, serving)
+        fields = ReplicaFields(kinds.serving, serving)
     else:
-        found: dict[str, NumberField] = {}
+        found: dict[str, ReplicaFields] = {}
         for kind in kinds.scalers:
             for scaler in objects.scalers.get(kind, ()):
                 found |= find_target_fields(kind, scaler, kinds.serving)
@@ -514,32 +477,31 @@ def find_backend(
             scalers = " or ".join(kind.kind for kind in kinds.scalers)
             message = f"no {scalers} scales the replicas of backend {backend.name!r}: create one,"
             return refusal("NoBinding", f"{message} or choose another modelBooster.target")
-        number = found[name]
+        fields = found[name]
     available = (serving or {}).get("status", {}).get("availableReplicas", 0)
-    return ScaledBackend(reference, backend, booster, whole, number, serving, available)
+    return ScaledBackend(reference, backend, booster, in_booster, fields, serving, available)
 
 
-def _list_role_problems(backend: NumberField, role: str) -> Iterator[tuple[str, str]]:
-    """Yield why the number of a role cannot be set: reason of the condition, and what to do."""
-    part = backend.part
-    path = ".".join(("spec", *backend.path)) + ("" if backend.item is None else f"[{backend.item}]")
-    if part.get("type") != DISAGGREGATED:
-        wrong = f"{path}.type is {part.get('type')}: a backend with roles is {DISAGGREGATED}"
+def _list_role_problems(backend: ReplicaFields, role: str) -> Iterator[tuple[str, str]]:
+    """Yield why the replicas of a role cannot be set: reason of the condition, and what to do."""
+    mapping, item = backend.mapping, "" if backend.item is None else f"[{backend.item}]"
+    path = ".".join(("spec", *backend.path)) + item
+    if mapping.get("type") != DISAGGREGATED:
+        wrong = f"{path}.type is {mapping.get('type')}: a backend with roles is {DISAGGREGATED}"
         yield "NoBackend", wrong
     elif _find_worker(backend, role) is None:
         yield "NoBackend", f"{path}.workers: none is of the type {role!r}: add one"
-    for place, fields in ((path, part), ("spec", backend.manifest["spec"])):
+    for place, fields in ((path, mapping), ("spec", backend.manifest["spec"])):
         if POLICY in fields:
-            text = f"{place}.{POLICY} scales whole groups, not roles: remove it"
-            yield "Conflict", text
+            yield "Conflict", f"{place}.{POLICY} scales whole groups, not roles: remove it"
     if backend.groups > 1:
         is_now = f"{path}.{backend.name} is {backend.groups}"
         yield "SeveralGroups", f"{is_now}: set it to 1, as roles are scaled in one group"
 
 
-def _find_worker(backend: NumberField, role: str) -> int | None:
+def _find_worker(backend: ReplicaFields, role: str) -> int | None:
     """Return the place of the last worker of a role, which is the one that counts."""
-    types = [worker.get("type") for worker in backend.part.get(WORKERS, ())]
+    types = [worker.get("type") for worker in backend.mapping.get(WORKERS, ())]
     return max((i for i, each in enumerate(types) if each == role), default=None) if role else None
 
 
@@ -552,76 +514,99 @@ def pod_selector_of(reference: ModelBoosterRef, backend: Backend) -> tuple[str, 
     return selector, kinds.pod_label("role-id" if backend.worker else "group-name")
 
 
+@dataclass(frozen=True, slots=True)
+class BoundsWrite:
+    """An apply of all fields of an object's spec that the scaler owns after it.
+
+    `places` are the accelerators, with the roles, whose replicas it has.
+    """
+
+    kind: Kind
+    manifest: Manifest
+    spec: Manifest
+    places: tuple[str, ...]
+
+    async def apply(self, cluster: Cluster) -> Manifest:
+        """Write the bounds of the object, and give up those of parts that nobody names any more.
+
+        It fails if the object has changed since it was read: atomic lists are written as they were.
+        """
+        if has_more_fields(self.manifest, self.spec):
+            await release_fields(self.kind, self.manifest, cluster)
+        reference = Reference.of(self.kind, self.manifest)
+        body = reference.manifest_at_version(spec=self.spec)
+        return await cluster.apply(self.kind, body, FieldManager.ACTUATION)
+
+
 def plan_writes(
     backends: Mapping[str, ScaledBackend], numbers: Mapping[str, int]
 ) -> tuple[BoundsWrite, ...]:
-    """Return the writes that have the backends of a Server ask for these numbers, by place.
+    """Return the writes that have the backends of a Server ask for these replicas, by place.
 
     Of an object one write has the bounds of all its backends, because an apply gives up the fields
     that it leaves out. A serving that does not follow its object has that written although it does
     not differ.
     """
-    bounds = {place: each.bounds_for(numbers[place]) for place, each in backends.items()}
-    changed = {
-        id(each.number.manifest)
-        for place, each in backends.items()
-        if each.number.bounds != bounds[place] or each.is_ignored
-    }
-    by_object: defaultdict[int, list[tuple[NumberField, Bounds]]] = defaultdict(list)
+    by_object: defaultdict[int, dict[str, ScaledBackend]] = defaultdict(dict)
     for place, each in backends.items():
-        if id(each.number.manifest) in changed:
-            by_object[id(each.number.manifest)].append((each.number, bounds[place]))
-    return tuple(BoundsWrite(own[0][0].reference, _build_spec(own)) for own in by_object.values())
+        by_object[id(each.fields.manifest)][place] = each
+    writes = []
+    for own in by_object.values():
+        changes = [(each.fields, each.bounds_for(numbers[place])) for place, each in own.items()]
+        is_ignored = any(each.is_ignored for each in own.values())
+        if is_ignored or any(fields.bounds != bounds for fields, bounds in changes):
+            first, _ = changes[0]
+            spec = _build_spec(changes)
+            writes.append(BoundsWrite(first.kind, first.manifest, spec, tuple(own)))
+    return tuple(writes)
 
 
-def _build_spec(changes: Sequence[tuple[NumberField, Bounds]]) -> Manifest:
-    """Return the spec with the bounds of all fields of one object."""
+FieldChange = tuple[ReplicaFields, Bounds]
+"""Where replicas stand, and the bounds to write there."""
+
+
+def _build_spec(changes: Sequence[FieldChange]) -> Manifest:
+    """Return the spec with the bounds of all backends of one object."""
     first, _ = changes[0]
+    by_item: defaultdict[int | None, list[FieldChange]] = defaultdict(list)
+    for change in changes:
+        by_item[change[0].item].append(change)
+    written = {item: _build_mapping(own) for item, own in by_item.items()}
     value: Any
     if first.path[-1:] == (PARAMS,):
-        params: Any = NumberField(first.kind, first.manifest, first.path).part
-        given = {each.item: each.fields_for(bounds) for each, bounds in changes}
-        value = [{**param, **given.get(i, {})} for i, param in enumerate(params)]
+        params: Any = replace(first, item=None).mapping
+        value = [{**param, **written.get(i, {})} for i, param in enumerate(params)]
     elif first.item is not None:
-        by_item: defaultdict[int | None, list[tuple[NumberField, Bounds]]] = defaultdict(list)
-        for change in changes:
-            by_item[change[0].item].append(change)
-        value = [
-            {"name": own[0][0].part["name"], **_fields_of_part(own)} for own in by_item.values()
-        ]
+        names = {item: own[0][0].mapping["name"] for item, own in by_item.items()}
+        value = [{"name": names[item], **fields} for item, fields in written.items()]
     else:
-        value = _fields_of_part(changes)
+        value = written[None]
     for name in reversed(first.path):
         value = {name: value}
     return dict(value)
 
 
-def _fields_of_part(changes: Sequence[tuple[NumberField, Bounds]]) -> Manifest:
-    """Return the fields of one part that say the bounds of it, or of its roles.
+def _build_mapping(changes: Sequence[FieldChange]) -> Manifest:
+    """Return the fields of one mapping that say the bounds of it, or of its roles.
 
-    Without replicas there is no group, and the number of a role stays as it is.
+    A role needs one group, or none. Without replicas there is no group, and the replicas of a role
+    stay as they are.
     """
-    fields = dict(item for each, bounds in changes for item in each.fields_for(bounds).items())
+    first, _ = changes[0]
+    result: dict[str, Any] = {}
+    for each, bounds in changes:
+        is_role = each.worker is not None
+        least = min(bounds.least, 1) if is_role else bounds.least
+        result[each.name] = least
+        if each.has_bounds:
+            result[BOUNDS[1]] = 1 if is_role else bounds.most
     numbers = {each.worker: bounds.least for each, bounds in changes if each.worker is not None}
-    if not numbers:
-        return fields
-    workers = [
-        {**worker, "replicas": numbers[i]} if numbers.get(i) else worker
-        for i, worker in enumerate(changes[0][0].part[WORKERS])
-    ]
-    return {**fields, WORKERS: workers}
-
-
-async def apply_bounds(write: BoundsWrite, manifest: Manifest, cluster: Cluster) -> Manifest:
-    """Write the bounds of an object, and give up those of parts that nobody names any more.
-
-    It fails if the object has changed since it was read: atomic lists are written as they were.
-    """
-    reference = write.reference
-    if has_more_fields(manifest, write.spec):
-        await release_fields(reference.kind, manifest, cluster)
-    body = reference.manifest_at_version(spec=write.spec)
-    return await cluster.apply(reference.kind, body, FieldManager.ACTUATION)
+    if numbers:
+        result[WORKERS] = [
+            {**worker, "replicas": numbers[i]} if numbers.get(i) else worker
+            for i, worker in enumerate(first.mapping[WORKERS])
+        ]
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -647,7 +632,7 @@ class _References:
         for workload in server.spec.workloads:
             self.places.add(place)
             kind = kind_of_serving(workload)
-            if kind is not None and serving_role(workload):  # it has the number of the role
+            if kind is not None and serving_role(workload):  # it has the replicas of the role
                 self.places.add(Place(kind, Key(namespace, workload.name)))
         reference = server.spec.model_booster
         if reference is None or observation.deleted is not None:

@@ -16,14 +16,7 @@ SETTLE_SECONDS = 0.2
 class ScalingController:
     """Scales what runs the Servers of a namespace, all of them together.
 
-    Parameters
-    ----------
-    cluster, informers
-        The API server, and what watches it.
-    system_of
-        Builds the system that the objects of a namespace describe.
-    now
-        The time of day.
+    `system_of` builds the system that the objects of a namespace describe.
     """
 
     def __init__(

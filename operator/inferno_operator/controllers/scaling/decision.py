@@ -22,7 +22,6 @@ from inferno_operator.resources import (
 )
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED
 from inferno_operator.resources.objects import Manifest, kind_of
-from inferno_operator.runtime.cache import ObjectDifference
 from inferno_optimizer.solution import IDLE, Reason
 from inferno_optimizer.system import Role, can_answer, place_of
 
@@ -38,11 +37,6 @@ UNDECIDED = frozenset({*(reason.value for reason in Reason if not reason.decided
 def is_recommending(optimizer: Manifest | None) -> bool:
     """Whether an Optimizer has the mode Recommend, also if the rest of its spec is invalid."""
     return optimizer is not None and optimizer.get("spec", {}).get("mode") == "Recommend"
-
-
-def is_change_of_mode(difference: ObjectDifference) -> bool:
-    """Whether an Optimizer got or lost the mode."""
-    return is_recommending(difference.before) != is_recommending(difference.after)
 
 
 def explain_recommendation(optimizers: Collection[Manifest]) -> str | None:
@@ -89,14 +83,7 @@ def read_decision(server: Server, recommending: str | None = "") -> WantedReplic
     if allocated.reason in UNDECIDED:
         return WantedReplicas(None, f"{allocated.reason}: {allocated.message}", reason="Held")
     desired = server.spec.desired_alloc
-    replicas: Mapping[str, int]
-    if desired is not None and desired.roles is not None:
-        replicas = {place: part.num_replicas for place, part in desired.roles.by_place.items()}
-    else:
-        counts: Counter[str] = Counter()
-        for part in list_parts(desired):
-            counts[part.accelerator] += part.num_replicas
-        replicas = counts
+    replicas = count_by_place(desired)
     if replicas:
         is_written = allocated.status == "True"
     else:
@@ -115,6 +102,16 @@ def read_decision(server: Server, recommending: str | None = "") -> WantedReplic
 def list_parts(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
     """Return the allocation on each accelerator that has replicas."""
     return tuple(part for part in whole.parts if part.num_replicas > 0) if whole else ()
+
+
+def count_by_place(whole: ServerAllocation | None) -> Mapping[str, int]:
+    """Return the replicas of an allocation by place: an accelerator, or one with a role."""
+    if whole is not None and whole.roles is not None:
+        return {place: part.num_replicas for place, part in whole.roles.by_place.items()}
+    counts: Counter[str] = Counter()
+    for part in list_parts(whole):
+        counts[part.accelerator] += part.num_replicas
+    return counts
 
 
 def is_as_decided(server: Server) -> bool:
@@ -172,15 +169,6 @@ def select_roles(
         return whole
     leaves = any(each.place in decided for each in whole)
     return [*pair.values()] if leaves or not whole else whole
-
-
-def count_reported(server: Server, place: str) -> int:
-    """Return the replicas of a place that were there when they were last read."""
-    current = server.spec.current_alloc
-    if current is not None and current.roles is not None:
-        roles = current.roles.by_place
-        return roles[place].num_replicas if place in roles else 0
-    return sum(part.num_replicas for part in list_parts(current) if part.accelerator == place)
 
 
 def has_changed(server: Server, replicas: Iterable[PlacedReplicas]) -> bool:

@@ -44,37 +44,21 @@ PULL_ERROR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """Pods of a workload by what they do.
+    """Pods of a workload by what they do."""
 
-    Parameters
-    ----------
-    live, ready, starting, unscheduled, gated
-        Pods that are not being deleted; those of them that are ready; those that have a node and
-        will be ready, as far as is known; those for which the scheduler has found no node for too
-        long; and those that it may not look at yet.
-    terminating
-        Pods that are being deleted.
-    changed
-        When the last of them was created, became ready or unready, or began to end.
-    start_seconds
-        Time from created to ready of the ready ones, by uid [s]. One that was unready for a
-        while counts until it was ready again.
-    ready_since
-        When the ready ones became ready.
-    troubles
-        How many of those that are not ready are so because of what, in the words of Kubernetes.
-    """
-
-    live: int = 0
+    live: int = 0  # not being deleted
     ready: int = 0
-    starting: int = 0
-    unscheduled: int = 0
-    gated: int = 0
+    starting: int = 0  # have a node and will be ready, as far as is known
+    unscheduled: int = 0  # the scheduler has found no node for too long
+    gated: int = 0  # the scheduler may not look at them yet
     terminating: int = 0
-    changed: datetime | None = None
+    changed: datetime | None = None  # the last time that one came, began to end, got or lost ready
     start_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Time from created to ready of the ready ones, by uid [s]. One that was unready for a
+    while counts until it was ready again."""
     ready_since: tuple[datetime, ...] = ()
     troubles: Mapping[str, int] = field(default_factory=dict)
+    """How many are not ready because of what, in the words of Kubernetes."""
 
 
 def count_pods(
@@ -86,29 +70,27 @@ def count_pods(
     """
     pods = list(pods)
     live = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    unready = [pod for pod in live if not _is_ready(pod)]
-    late = [pod for pod in unready if _created_at(pod) < given_up_before]
-    troubles = [_find_trouble(pod) for pod in unready]
-    delays = [_find_delay(pod) for pod in late if not _find_trouble(pod)]
     ending = [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
-    delays += [_describe_end(pod) for pod in ending if _changed_at(pod) < given_up_before]
+    ready = [pod for pod in live if _is_ready(pod)]
+    unready = [(pod, _find_trouble(pod)) for pod in live if not _is_ready(pod)]
+    late = [(pod, why) for pod, why in unready if _created_at(pod) < given_up_before]
+    causes = [why for _, why in unready] + [_find_delay(pod) for pod, why in late if not why]
+    causes += [_describe_end(pod) for pod in ending if _changed_at(pod) < given_up_before]
+    given_up = [pod for pod, _ in late if is_unschedulable(pod)]
     return PodCounts(
         live=len(live),
-        ready=len(live) - len(unready),
-        starting=sum(_has_node(pod) and not _find_trouble(pod) for pod in unready),
-        unscheduled=sum(
-            is_unschedulable(pod) and pod["metadata"].get("uid") not in lately_gated for pod in late
-        ),
-        gated=sum(map(is_gated, unready)),
+        ready=len(ready),
+        starting=sum(_has_node(pod) and not why for pod, why in unready),
+        unscheduled=sum(pod["metadata"].get("uid") not in lately_gated for pod in given_up),
+        gated=sum(is_gated(pod) for pod, _ in unready),
         terminating=len(ending),
         changed=max(map(_changed_at, pods), default=None),
         start_seconds={
             pod["metadata"]["uid"]: (_changed_at(pod) - _created_at(pod)).total_seconds()
-            for pod in live
-            if _is_ready(pod)
+            for pod in ready
         },
-        ready_since=tuple(_changed_at(pod) for pod in live if _is_ready(pod)),
-        troubles=Counter(filter(None, (*troubles, *delays))),
+        ready_since=tuple(map(_changed_at, ready)),
+        troubles=Counter(filter(None, causes)),
     )
 
 
@@ -182,11 +164,6 @@ def _describe_condition(condition: Manifest) -> str:
     return shortened(f"{condition['reason']}, {condition.get('message', '')}".rstrip(", ."))
 
 
-def _containers(pod: Manifest) -> Iterator[Manifest]:
-    status = pod.get("status", {})
-    return (container for part in CONTAINER_STATUSES for container in status.get(part, ()))
-
-
 def _is_done(container: Manifest) -> bool:
     """Whether an init container has done its work, maybe not at once."""
     return bool(container.get("state", {}).get("terminated", {}).get("exitCode") == 0)
@@ -215,35 +192,36 @@ def _find_container_trouble(container: Manifest) -> str:
 
 def _find_delay(pod: Manifest) -> str:
     """Return what a pod waits for that has no trouble and is not ready after a long time."""
-    spec = pod.get("spec", {})
     if not _has_node(pod):
-        name = spec.get("schedulerName", USUAL_SCHEDULER)
+        name = pod.get("spec", {}).get("schedulerName", USUAL_SCHEDULER)
         return f"no scheduler has looked at it: check that {name!r} runs"
-    disruption = {**_condition_of(pod, "DisruptionTarget"), "status": "False"}
-    return (
-        _describe_condition(disruption)
-        or _find_slow_init(pod)
-        or _describe_condition(_condition_of(pod, "Initialized"))
-        or next(
-            filter(None, (_describe_slow_container(pod, each) for each in _containers(pod))), ""
-        )
-        or _describe_remaining_delay(pod)
-    )
+    return next(filter(None, _list_delays(pod)), "")
 
 
-def _find_slow_init(pod: Manifest) -> str:
-    """Return what the init container waits for that is next; "" if it runs, or none is left."""
-    left = (
-        each
-        for each in pod.get("status", {}).get("initContainerStatuses", ())
-        if not (each.get("ready") or _is_done(each))
-    )
-    container: Manifest = next(left, {})
-    return (
-        ""
-        if container.get("started") and "running" in container["state"]
-        else _describe_slow_container(pod, container)
-    )
+def _list_delays(pod: Manifest) -> Iterator[str]:
+    """Yield what may delay a pod on a node, in the order in which it starts; "" what does not."""
+    node, status = pod["spec"]["nodeName"], pod.get("status", {})
+    yield _describe_condition({**_condition_of(pod, "DisruptionTarget"), "status": "False"})
+    inits = status.get("initContainerStatuses", ())
+    left: Iterator[Manifest] = (c for c in inits if not (c.get("ready") or _is_done(c)))
+    init = next(left, {})
+    if not (init.get("started") and "running" in init["state"]):
+        yield _describe_slow_container(pod, init)
+    yield _describe_condition(_condition_of(pod, "Initialized"))
+    containers = [each for part in CONTAINER_STATUSES for each in status.get(part, ())]
+    for container in containers:
+        yield _describe_slow_container(pod, container)
+    ready, main = _condition_of(pod, "Ready"), status.get("containerStatuses", ())
+    if ready.get("reason") == "ReadinessGatesNotReady":
+        yield _describe_condition(ready)
+    elif main and all(container.get("ready") for container in main):
+        yield f"its containers are ready, and node {node!r} does not answer"
+    elif reason := status.get("reason"):
+        yield shortened(f"{reason}, {status.get('message', '')}".rstrip(", ."))
+    elif not containers:
+        yield f"node {node!r} has not begun to start it"
+    else:
+        yield _describe_condition(ready)
 
 
 def _describe_slow_container(pod: Manifest, container: Manifest) -> str:
@@ -262,23 +240,6 @@ def _describe_slow_container(pod: Manifest, container: Manifest) -> str:
         case _:  # a kubelet before 1.29
             obstacle = ""
     return f"ContainerCreating{obstacle}: see the events of the pod"
-
-
-def _describe_remaining_delay(pod: Manifest) -> str:
-    """Return why a pod is not ready whose containers are."""
-    ready, containers = (
-        _condition_of(pod, "Ready"),
-        pod.get("status", {}).get("containerStatuses", ()),
-    )
-    if ready.get("reason") == "ReadinessGatesNotReady":
-        return _describe_condition(ready)
-    if containers and all(container.get("ready") for container in containers):
-        return f"its containers are ready, and node {pod['spec']['nodeName']!r} does not answer"
-    if reason := pod.get("status", {}).get("reason"):
-        return shortened(f"{reason}, {pod['status'].get('message', '')}".rstrip(", ."))
-    if not any(_containers(pod)):
-        return f"node {pod['spec']['nodeName']!r} has not begun to start it"
-    return _describe_condition(ready)
 
 
 def _describe_end(pod: Manifest) -> str:

@@ -1,7 +1,7 @@
 """Publish the decisions for Servers, for autoscalers that carry them out."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -9,9 +9,9 @@ from functools import partial
 from inferno_operator.controllers.scaling.boosters import SERVER
 from inferno_operator.controllers.scaling.decision import (
     OPTIMIZER,
+    count_by_place,
     explain_recommendation,
     is_recommending,
-    list_parts,
     read_decision,
 )
 from inferno_operator.controllers.scaling.reductions import (
@@ -40,33 +40,34 @@ WRITING = "the decision is being written: ask again"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The decision for a Server.
-
-    Parameters
-    ----------
-    key
-        The Server.
-    replicas
-        Decided replicas by accelerator, the largest part first; None if no decision stands.
-    why
-        Why no decision stands.
-    current
-        Replicas that run, by accelerator.
-    workloads
-        The workload on each accelerator; None for accelerators of a ModelBooster.
-    way_down
-        How fast replicas go that others scale by what is published.
-    reductions
-        Those that the status of the Server remembers.
-    """
+    """The decision for a Server."""
 
     key: Key
-    replicas: Mapping[str, int] | None
-    why: str = ""
-    current: Mapping[str, int] = field(default_factory=dict)
+    replicas: Mapping[str, int] | None  # by place, the largest part first; None: none stands
+    why: str = ""  # no decision stands
+    current: Mapping[str, int] = field(default_factory=dict)  # what runs, by place
     workloads: Mapping[str, Workload | None] = field(default_factory=dict)
-    way_down: WayDown = AT_ONCE
-    reductions: tuple[ReplicaReduction, ...] = ()
+    """The workload of each place; None for those of a ModelBooster."""
+    way_down: WayDown = AT_ONCE  # how fast replicas go that others scale by what is published
+    reductions: tuple[ReplicaReduction, ...] = ()  # those that the status remembers
+
+    def limited(self, now: datetime) -> "Published":
+        """Return what is published at a time: no fewer replicas than may serve then."""
+        if self.replicas is None:
+            return self
+        before = [self.current, *list_served(self.reductions, self.way_down, now)]
+        places = dict.fromkeys(place for served in before for place in served)
+        roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
+        weights = weigh_replicas(dict.fromkeys(places, Role.BOTH) | roles, {})
+        after, numbers = dict(self.current), dict(self.replicas)
+        for place in places:
+            least, most = numbers.get(place, 0), max(each.get(place, 0) for each in before)
+            for n in range(least, max(least, most) + 1):
+                numbers[place] = after[place] = n
+                if self.way_down.permits(after, before, weights):
+                    break
+        kept = {place: n for place, n in numbers.items() if n or place in self.replicas}
+        return replace(self, replicas=_sort(kept))
 
     @property
     def decided(self) -> Mapping[str, int]:
@@ -81,25 +82,10 @@ class Published:
             raise UnavailableError(f"Server {self.key}: no decision stands: {self.why}")
         return self.replicas
 
-    def limited(self, now: datetime) -> "Published":
-        """Return what is published at a time: no fewer replicas than may serve then."""
-        if self.replicas is None:
-            return self
-        before = [self.current, *list_served(self.reductions, self.way_down, now)]
-        places = dict.fromkeys(place for served in before for place in served)
-        roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
-        weights = weigh_replicas(
-            {place: roles.get(place, Role.BOTH) for place in places} | roles, {}
-        )
-        after, numbers = dict(self.current), dict(self.replicas)
-        for place in places:
-            least, most = numbers.get(place, 0), max(each.get(place, 0) for each in before)
-            for n in range(least, max(least, most) + 1):
-                numbers[place] = after[place] = n
-                if self.way_down.permits(after, before, weights):
-                    break
-        kept = {place: n for place, n in numbers.items() if n or place in self.replicas}
-        return replace(self, replicas=_sort(kept))
+    def parts(self) -> Iterable[tuple[str, int]]:
+        """Return each accelerator that the Server or the decision names, with its replicas."""
+        decided = self.decided
+        return {**decided, **{p: 0 for p in self.workloads if p not in decided}}.items()
 
     def on(self, accelerator: str) -> int:
         """Return the decided replicas on an accelerator; 0 if the decision is for others.
@@ -111,22 +97,14 @@ class Published:
         GoneError
             Neither the Server nor the decision names the accelerator: 0 might be a mistake.
         """
-        decided = self.decided
-        if accelerator not in decided and accelerator not in self.workloads:
-            accelerators = ", ".join(map(repr, sorted({*decided, *self.workloads}))) or "none"
+        parts = dict(self.parts())
+        if accelerator not in parts:
+            accelerators = ", ".join(map(repr, sorted(parts))) or "none"
             raise GoneError(
                 f"Server {self.key}: spec.workloads: no item runs on accelerator {accelerator!r};"
                 f" known: {accelerators}"
             )
-        return decided.get(accelerator, 0)
-
-    def parts(self) -> Iterator[tuple[str, int]]:
-        """Yield each accelerator that the Server or the decision names, with its replicas."""
-        decided = self.decided
-        yield from decided.items()
-        for accelerator in self.workloads:
-            if accelerator not in decided:
-                yield accelerator, 0
+        return parts[accelerator]
 
 
 def publish(
@@ -156,15 +134,12 @@ def publish(
     if workloads and replicas and (missing := sorted(replicas.keys() - workloads.keys())):
         names = ", ".join(map(repr, missing))
         replicas, why = None, f"spec.workloads: no item runs on accelerator {names}: add one"
-    running = {part.accelerator: part.num_replicas for part in list_parts(current)}
-    if current is not None and current.roles is not None:
-        running = {place: part.num_replicas for place, part in current.roles.by_place.items()}
     is_slow = server.spec.actuation == "Publish" and server.names_workloads
     return Published(
         key,
         None if replicas is None else _sort(replicas),
         why,
-        running,
+        count_by_place(current),
         workloads,
         way_down if is_slow and not is_approved(server, replicas) else AT_ONCE,
         server.status.reductions,
@@ -219,14 +194,7 @@ VARIANTS_SECONDS = 60.0
 class Publication:
     """The decisions for all Servers, as the API server has them.
 
-    Parameters
-    ----------
-    reader, informers
-        The API server, and what watches it.
-    names_variants
-        Whether `variant` knows the names of autoscalers.
-    now
-        The time of day.
+    With `names_variants`, `variant` knows the names of autoscalers.
     """
 
     def __init__(

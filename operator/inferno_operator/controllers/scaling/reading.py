@@ -28,14 +28,7 @@ from inferno_operator.controllers.scaling.scaled_server import (
     ObservedWorkload,
     ScaledServer,
 )
-from inferno_operator.controllers.scaling.status import (
-    FOREIGN_WRITER,
-    RECHECK,
-    refusal,
-    refuse_kind_without_scale,
-    refuse_scale_without_selector,
-    refuse_workload,
-)
+from inferno_operator.controllers.scaling.status import FOREIGN_WRITER, RECHECK, refusal
 from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.controllers.scaling.writers import (
     UNKNOWN,
@@ -51,7 +44,7 @@ from inferno_operator.controllers.scaling.writers import (
 from inferno_operator.resources import ModelBoosterRef, Server, Workload
 from inferno_operator.resources.conditions import NOT_FOUND, Verdict
 from inferno_operator.resources.model_booster import Backend
-from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place
+from inferno_operator.resources.objects import POD, Key, Kind, Manifest, Place, Reference
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.pods import PodIndex
 from inferno_operator.resources.serving_roles import (
@@ -174,9 +167,17 @@ def _has_number(workload: Workload, served: Served) -> bool:
     return _is_scalable(workload, served) or kind_of_serving(workload) is not None
 
 
-def _refuse_second_owner(owner: str | None, workload: Workload) -> Verdict:
+def _refuse(
+    workload: Workload, reason: str, message: str, *, is_of_another: bool = False
+) -> ObservedWorkload:
+    problem = refusal(reason, message)
+    return ObservedWorkload(workload, problem=problem, is_of_another=is_of_another)
+
+
+def _refuse_second_owner(owner: str | None, workload: Workload) -> ObservedWorkload:
     message = f"Server {owner!r} names {workload.kind} {workload.name!r} already: each"
-    return refusal("Conflict", f"{message} workload runs one server on one accelerator")
+    message += " workload runs one server on one accelerator"
+    return _refuse(workload, "Conflict", message, is_of_another=True)
 
 
 def _place_of(kind: Kind, namespace: str, workload: Workload) -> Place:
@@ -185,35 +186,20 @@ def _place_of(kind: Kind, namespace: str, workload: Workload) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the workloads of one namespace.
-
-    Parameters
-    ----------
-    served
-        The kinds of workloads.
-    missing
-        A kind of ModelBoosters that the API server does not serve, by Server that needs it.
-    troubles
-        Why the objects of a kind, or pods, are not known.
-    rejected
-        Why the number of replicas of a workload is not known.
-    scalers
-        What scales objects beside this operator.
-    owners
-        The Server and accelerator of each workload, as they are found.
-    """
+    """Reads the workloads of one namespace."""
 
     world: WorkloadObjects
     memory: WriteMemory
     now: datetime
     namespace: str
     served: Mapping[KindName, Served | None]
-    missing: Mapping[str, Kind]
-    troubles: Mapping[Kind, InfernoError | None]
-    rejected: Mapping[Place, RejectedError]
-    scalers: Mapping[ScaleTarget, str]
+    missing: Mapping[str, Kind]  # a kind that is needed and not served, by Server
+    troubles: Mapping[Kind, InfernoError | None]  # why its objects, or pods, are not known
+    rejected: Mapping[Place, RejectedError]  # why the number of a workload is not known
+    scalers: Mapping[ScaleTarget, str]  # beside this operator
     pods: PodIndex
     owners: dict[Place, tuple[str, str]] = field(default_factory=dict)
+    """The Server and accelerator of each workload, as they are found."""
 
     def read_named(self, scaled: ScaledServer) -> ScaledServer:
         """Return a Server with the workloads that it names."""
@@ -261,22 +247,21 @@ class _Reader:
 
     def _read_workload(self, workload: Workload, scaled: ScaledServer) -> ObservedWorkload:
         """Return a workload as it is, or why it cannot be scaled."""
-        served = self.served[workload.api_version, workload.kind]
+        kind, version = workload.kind, workload.api_version
+        served = self.served[version, kind]
         if served is None:
-            message = f"the API server does not serve {workload.kind} of {workload.api_version}:"
-            remedy = "install its definition, or correct spec.workloads"
-            problem = refusal(NOT_FOUND, f"{message} {remedy}")
-            return ObservedWorkload(workload, problem=problem)
+            message = f"the API server does not serve {kind} of {version}: install its definition,"
+            return _refuse(workload, NOT_FOUND, f"{message} or correct spec.workloads")
         if not _is_scalable(workload, served):
-            return ObservedWorkload(workload, problem=refuse_kind_without_scale(workload))
+            message = f"{kind} of {version} has no scale subresource: name"
+            return _refuse(workload, "NoScale", f"{message} {kind_of_workload(workload).instead}")
         trouble = self.troubles[served.kind]
         if trouble is not None:
-            return ObservedWorkload(workload, problem=refusal(trouble.reason, str(trouble)))
+            return _refuse(workload, trouble.reason, str(trouble))
         place = _place_of(served.kind, self.namespace, workload)
         owner = self._find_owner(place, scaled, workload.place)
         if owner is not None:
-            problem = _refuse_second_owner(owner, workload)
-            return ObservedWorkload(workload, problem=problem, is_of_another=True)
+            return _refuse_second_owner(owner, workload)
         return self._read_existing(workload, place, scaled)
 
     def _read_existing(
@@ -293,7 +278,14 @@ class _Reader:
             age = self.now - datetime.fromisoformat(manifest["metadata"]["creationTimestamp"])
             if kind.publishes_selector and age < RECHECK:  # its controller may be about to
                 return ObservedWorkload(workload, scale, is_behind=True)
-            return ObservedWorkload(workload, problem=refuse_scale_without_selector(workload))
+            remedy = f"add labelSelectorPath to the definition of {workload.kind},"
+            if kind.publishes_selector:
+                remedy = "check that its controller runs, which fills that field"
+            else:
+                remedy += " and fill that field"
+            message = f"the scale subresource of {workload.kind} {workload.name!r} has no selector"
+            message += f" (status.selector), so its pods cannot be seen: {remedy}"
+            return _refuse(workload, "NoScale", message)
         selector = scale.selector and kind.first_pods + scale.selector
         own_pods: Sequence[Manifest] = self.pods.selected(selector)
         if place.kind in SERVINGS and not place.part:  # each role of a replica has a first pod
@@ -321,17 +313,21 @@ class _Reader:
     def _find_problem(self, workload: Workload, place: Place) -> Verdict | None:
         """Return why the number of an object, or a role of it, is not known."""
         manifest, error = self.world.get(place), self.rejected.get(place)
+        name, problem = f"{workload.kind} {workload.name!r}", ""
         if error is not None:
             return refusal(error.reason, str(error))
-        if place.part and manifest is not None:
-            problem = _find_role_problem(manifest, workload, place.part)
-            if problem is not None:
-                return problem
-        if manifest is None or self.world.scale_of(place) is None:
-            return refuse_workload(workload, "does not exist: create it")
-        if "deletionTimestamp" in manifest["metadata"]:
-            return refuse_workload(workload, "is being deleted: create it again")
-        return None
+        if place.part and manifest is not None and find_role(manifest, place.part) is None:
+            problem = f"has no role {place.part!r}: add it there"
+        elif place.part and manifest is not None and groups_of(manifest) != 1:
+            message = f"{name} has {groups_of(manifest)} groups: set its spec.replicas to 1, as the"
+            return refusal("SeveralGroups", f"{message} operator scales the roles of one group")
+        elif manifest is None or self.world.scale_of(place) is None:
+            problem = "does not exist: create it"
+        elif "deletionTimestamp" in manifest["metadata"]:
+            problem = "is being deleted: create it again"
+        if not problem:
+            return None
+        return refusal(NOT_FOUND, f"{name} {problem}, or correct spec.workloads")
 
     def _find_troubles(
         self,
@@ -447,28 +443,24 @@ class _Reader:
         owner = self._find_owner(booster, scaled, "")
         if owner is not None:
             message = f"the older Server {owner!r} refers to {booster.key.name!r} too: remove"
-            problem = refusal(
-                "Conflict", f"{message} spec.modelBooster from one of the two Servers"
-            )
-            return ObservedWorkload(workload, problem=problem, is_of_another=True)
+            message += " spec.modelBooster from one of the two Servers"
+            return _refuse(workload, "Conflict", message, is_of_another=True)
         # What runs is no longer that of a Server that left it.
         serving = _place_of(kinds.serving, self.namespace, workload)
         owner = self._find_owner(serving, scaled, workload.place)
         if owner not in (None, scaled.server.metadata.name):
-            problem = _refuse_second_owner(owner, workload)
-            return ObservedWorkload(workload, problem=problem, is_of_another=True)
+            return _refuse_second_owner(owner, workload)
         kind = self.missing.get(scaled.server.metadata.name)
         if kind is not None:
             remedy = f"install the custom resource definitions of {kind.group}"
-            problem = refusal("CRDMissing", f"{kind} is not served: {remedy}")
-            return ObservedWorkload(workload, problem=problem)
+            return _refuse(workload, "CRDMissing", f"{kind} is not served: {remedy}")
         for trouble in filter(None, map(self.troubles.get, kinds_of(reference))):
-            return ObservedWorkload(workload, problem=refusal(trouble.reason, str(trouble)))
+            return _refuse(workload, trouble.reason, str(trouble))
         found = find_backend(reference, backend, objects)
         if isinstance(found, Verdict):
             return ObservedWorkload(workload, problem=found)
-        number_reference = found.number.reference
-        place = Place(found.number.kind, number_reference.key, found.name)
+        written = Reference.of(found.fields.kind, found.fields.manifest)
+        place = Place(written.kind, written.key, found.name)
         memory = self.memory[place]
         selector, group = pod_selector_of(reference, backend)
         own_pods = select_pod_of_each_replica(self.pods.selected(selector), group)
@@ -477,8 +469,8 @@ class _Reader:
             found = replace(found, available=pods.ready)
         pods = replace(pods, ready=found.available, live=max(found.requested, found.available))
         replicas = found.count_replicas(_wanted_on(backend.place, scaled))
-        scale = Scale(number_reference, replicas, selector, role=found.name)
-        memory.note_object(scale.reference.uid, version_of(found.number.manifest))
+        scale = Scale(written, replicas, selector, role=found.name)
+        memory.note_object(scale.reference.uid, version_of(found.fields.manifest))
         replicas, foreign = self._find_backend_writer(found, scale, workload, scaled)
         return ObservedWorkload(
             workload,
@@ -494,12 +486,12 @@ class _Reader:
     def _find_backend_writer(
         self, backend: ScaledBackend, scale: Scale, workload: Workload, scaled: ScaledServer
     ) -> tuple[int, ForeignWriter | None]:
-        """Return the replicas that a backend asks for, and who has changed the number.
+        """Return the replicas that a backend asks for, and who has changed them.
 
         A number that is too small counts as the one before: it is set back at once. One that is
         left alone may be ours too: a write of other targets of a policy owns the list of all.
         """
-        memory, number, replicas = self.memory[scale.place], backend.number, scale.replicas
+        memory, fields, replicas = self.memory[scale.place], backend.fields, scale.replicas
         known, paused = self._recall(workload, scale, scaled)
         wanted = _wanted_on(workload.place, scaled)
         foreign = None
@@ -511,20 +503,20 @@ class _Reader:
         if (
             foreign is not None
             or not (is_decided and scaled.server.spec.actuation == "Scale")
-            or (number.is_ours and memory.foreign_number is None)
+            or (fields.is_ours and memory.foreign_number is None)
             or backend.is_ignored
-            or (backend.is_ceiling and number.is_number)
+            or (backend.is_ceiling and fields.is_exact)
             or (known is None and paused is None)
         ):
-            memory.note_undisputed(replicas, number.bounds)
+            memory.note_undisputed(replicas, fields.bounds)
             return replicas, foreign
-        writer = number.other_writer or UNKNOWN
-        if known is not None and not number.bounds.covers(backend.bounds_for(known)):
+        writer = fields.other_writer or UNKNOWN
+        if known is not None and not fields.bounds.covers(backend.bounds_for(known)):
             memory.note_reset(writer, backend.revision, self.now)
             return max(known, replicas), None
         agreed = [backend.bounds_for(n) for n in (known, wanted) if n is not None]
-        if number.bounds in (*agreed, memory.bounds):
-            memory.note_undisputed(replicas, number.bounds)
+        if fields.bounds in (*agreed, memory.bounds):
+            memory.note_undisputed(replicas, fields.bounds)
             return replicas, None
         return replicas, memory.leave_alone(replicas, writer, paused, self.now)
 
@@ -533,17 +525,6 @@ def _wanted_on(place: str, scaled: ScaledServer) -> int | None:
     """Return the wanted replicas of a place; None if what runs stays as it is."""
     wanted = scaled.wanted.replicas
     return None if wanted is None else wanted.get(place, 0)
-
-
-def _find_role_problem(serving: Manifest, workload: Workload, role: str) -> Verdict | None:
-    """Return why the number of a role is not that of the replicas; None if it is."""
-    if find_role(serving, role) is None:
-        return refuse_workload(workload, f"has no role {role!r}: add it there")
-    groups = groups_of(serving)
-    message = f"{workload.kind} {workload.name!r} has {groups} groups: set its spec.replicas to 1,"
-    if groups == 1:
-        return None
-    return refusal("SeveralGroups", f"{message} as the operator scales the roles of one group")
 
 
 def _describe_rollout(workload: Workload, manifest: Manifest, replicas: int) -> str:

@@ -7,13 +7,14 @@ writes them, and reports on each Server how far it is: `_take_step` is the whole
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from inferno_operator.controllers.scaling.boosters import (
     SERVER,
-    apply_bounds,
+    BoundsWrite,
     plan_writes,
     release_unreferenced,
 )
@@ -66,7 +67,15 @@ from inferno_operator.resources import (
     ServiceClass,
 )
 from inferno_operator.resources.conditions import ACTUATED, Verdict
-from inferno_operator.resources.objects import EVENTS, Event, Manifest, Now, Reference, kind_of
+from inferno_operator.resources.objects import (
+    EVENTS,
+    Event,
+    Manifest,
+    Now,
+    Place,
+    Reference,
+    kind_of,
+)
 from inferno_operator.resources.observation import Observation, observe, readable
 from inferno_operator.runtime.ports import Cluster, FieldManager, Scale, StaleError
 from inferno_operator.runtime.updates import write_each
@@ -113,11 +122,11 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
     """Take the next step of all Servers of a namespace; in all of them ("") only release."""
     world = context.world
     try:
-        is_released = not world.may_be_released(namespace) or await _release(namespace, context)
+        is_released = namespace not in world.unreferenced or await _release(namespace, context)
         observations = world.list_servers(namespace) if namespace else ()
         for observation in observations:
             # What a Server has left during the release, the next reconcile releases.
-            if _has_left_workloads(observation) and not world.may_be_released(namespace):
+            if namespace not in world.unreferenced:
                 await _report_release(observation, context)
         if any(o.resource is not None and o.resource.names_workloads for o in observations):
             result = await _take_step(namespace, observations, context)
@@ -135,25 +144,24 @@ async def reconcile(namespace: str, context: Context) -> ReconcileResult:
 
 async def _release(namespace: str, context: Context) -> bool:
     """Release what no Server refers to any more; returns whether all of it is released."""
-    context.world.begin_release(namespace)
+    # What Servers give up from now on needs another release.
+    context.world.unreferenced.discard(namespace)
     try:
         is_released = await release_unreferenced(namespace, context.cluster)
     except InfernoError as error:
         logger.warning("namespace %s: nothing is released: %s", namespace, error)
         is_released = False
     if not is_released:
-        context.world.request_release(namespace)
+        context.world.unreferenced.add(namespace)
     return is_released
 
 
-def _has_left_workloads(observation: Observation[Server]) -> bool:
-    """Whether a Server names nothing any more, and its status still says how it is scaled."""
+async def _report_release(observation: Observation[Server], context: Context) -> None:
+    """Report on a Server that names nothing any more, while its status says how it is scaled."""
     before, server = observation.status.condition(ACTUATED), observation.resource
     is_named = server is None or server.names_workloads
-    return not is_named and before is not None and before.reason != RELEASED
-
-
-async def _report_release(observation: Observation[Server], context: Context) -> None:
+    if is_named or before is None or before.reason == RELEASED:
+        return
     message = "the numbers of replicas stay as they are; the operator does not own them any more"
     verdict, generation = refusal(RELEASED, message), observation.generation
     actuated = merge_condition(observation.status, verdict, generation, context.now())
@@ -183,7 +191,7 @@ async def _take_step(
     targets = [build_targets(scaled, supply, now, way_down) for scaled in servers]
     steps = next_steps(targets, capacity, lacking)
     server_steps = [
-        _ServerStep(scaled, its, *_find_reductions(scaled, its, steps, way_down, now))
+        _plan_server_step(scaled, its, steps, way_down, now)
         for scaled, its in zip(servers, targets, strict=True)
     ]
 
@@ -269,25 +277,23 @@ def _count_free_cards(
     return free, lacking
 
 
-def _find_reductions(
+def _plan_server_step(
     scaled: ScaledServer,
     targets: ServerTargets,
     steps: ReplicaSteps,
     way_down: WayDown,
     now: datetime,
-) -> tuple[tuple[ReplicaReduction, ...], bool, datetime | None]:
-    """Return what is to be remembered of replicas that go.
-
-    With it, whether that must be recorded before they go, and when more may go.
-    """
+) -> _ServerStep:
+    """Return the step of a Server, with what is to be remembered of replicas that go."""
     reported = scaled.server.status.reductions
     if not scaled.is_known or scaled.has_unknown:
-        return reported, False, None
+        return _ServerStep(scaled, targets, reported)
     if scaled.server.spec.actuation == "Publish":
         serving = {t.accelerator: t.ready for t in targets.targets}
         closed = update_reductions(reported, serving, way_down, now)
         reductions = add_fallen(closed, serving, scaled.reported, way_down, now)
-        return reductions, reductions != closed, None
+        must_record = reductions != closed
+        return _ServerStep(scaled, targets, reductions, must_record_first=must_record)
     known = scaled.list_reductions(way_down, now)
     has_failed = known != update_reductions(reported, {}, way_down, now, goes=True)
     name, places = targets.name, [target.accelerator for target in targets.targets]
@@ -299,7 +305,7 @@ def _find_reductions(
     slowed = steps.progress[name].slowed if name in steps.progress else ()
     choices = [{**after, place: after[place] - 1} for place in slowed]
     following = find_next_time(choices, after, reductions, targets.weights, way_down, now)
-    return reductions, loses or has_failed, following
+    return _ServerStep(scaled, targets, reductions, loses or has_failed, following)
 
 
 async def _record(step: _ServerStep, context: Context) -> _ServerStep:
@@ -323,34 +329,31 @@ async def _record(step: _ServerStep, context: Context) -> _ServerStep:
     return replace(step, scaled=replace(scaled, observation=newest, server=server))
 
 
+Write = tuple[Mapping[Place, int], Callable[[], Awaitable[None]]]
+"""New numbers of replicas in one object, and what writes them."""
+
+
 async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: Context) -> int:
     """Write numbers of replicas; returns how many writes failed, which are tried again."""
-    failures = 0
+    memory, failures = context.memory, 0
 
-    async def write_scale(scale: Scale, replicas: int) -> None:
+    async def attempt(writes: Iterable[Write]) -> None:
+        """Do writes one after the other, up to the first that fails."""
         nonlocal failures
-        memory, world = context.memory[scale.place], context.world
-        try:
-            written = await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
-        except InfernoError as error:
-            failures += 1
-            logger.info("%s: not scaled to %d: %s", scale.place, replicas, error)
-            if isinstance(error, StaleError):
-                world.forget_scale(scale.place)
-            else:
-                memory.note_failure(str(error), context.now())
-            return
-        world.note_scale(written)
-        memory.note_write(replicas)
-        logger.info("%s: scaled from %d to %d replicas", scale.place, scale.replicas, replicas)
-
-    async def write_bounds(scaled: ScaledServer) -> None:
-        nonlocal failures
-        try:
-            await _write_bounds(scaled, steps, context)
-        except InfernoError as error:
-            failures += 1
-            logger.info("%s: not scaled: %s", scaled.observation.reference, error)
+        for numbers, write in writes:
+            try:
+                await write()
+            except InfernoError as error:
+                failures += 1
+                for place, n in numbers.items():
+                    logger.info("%s: not scaled to %d: %s", place, n, error)
+                    if isinstance(error, StaleError):
+                        context.world.forget_scale(place)
+                    else:
+                        memory[place].note_failure(str(error), context.now())
+                return
+            for place, n in numbers.items():
+                memory[place].note_write(n)
 
     scales = {
         (scaled.server.metadata.name, item.place): item.scale
@@ -359,40 +362,42 @@ async def _write(steps: ReplicaSteps, servers: Iterable[ScaledServer], context: 
         if item.scale is not None and item.backend is None
     }
     numbers = [(scales[step], n) for step, n in steps.replicas.items() if step in scales]
-    await write_each(numbers, lambda number: write_scale(*number))
-    boosted = (s for s in servers if s.server.spec.model_booster and s.may_set_back)
-    await write_each(boosted, write_bounds)
+    own = ([({s.place: n}, partial(_write_scale, s, n, context))] for s, n in numbers)
+    await write_each(own, attempt)
+    await write_each((_plan_bounds_writes(each, steps, context) for each in servers), attempt)
     return failures
 
 
-async def _write_bounds(scaled: ScaledServer, steps: ReplicaSteps, context: Context) -> None:
-    """Have the backends of a Server ask for their next numbers, where they do not.
+async def _write_scale(scale: Scale, replicas: int, context: Context) -> None:
+    written = await context.cluster.set_scale(scale, replicas, FieldManager.ACTUATION)
+    context.world.note_scale(written)
+    logger.info("%s: scaled from %d to %d replicas", scale.place, scale.replicas, replicas)
 
-    Bounds that another writer has set are left out, so they stay as they are.
+
+def _plan_bounds_writes(
+    scaled: ScaledServer, steps: ReplicaSteps, context: Context
+) -> Iterator[Write]:
+    """Yield what has the backends of a Server ask for their next numbers, where they do not.
+
+    Numbers that are too small are set back, also while other writers are left alone. Bounds that
+    another writer has set are left out, so they stay as they are.
     """
+    is_writable = scaled.obstacle is None or scaled.obstacle.reason == FOREIGN_WRITER
+    if not (scaled.server.spec.model_booster and scaled.is_known and is_writable):
+        return
+    items = {item.place: item for item in scaled.named if not scaled.is_disputed(item)}
     name = scaled.server.metadata.name
-    items = [item for item in scaled.named if not scaled.is_disputed(item)]
-    numbers = {item.place: steps.replicas.get((name, item.place), item.replicas) for item in items}
-    backends = {item.place: item.backend for item in items if item.backend}
+    numbers = {place: steps.replicas.get((name, place), i.replicas) for place, i in items.items()}
+    backends = {place: item.backend for place, item in items.items() if item.backend}
+    places = {place: item.scale.place for place, item in items.items() if item.scale}
     for write in plan_writes(backends, numbers):
-        memories = {
-            item.place: context.memory[item.scale.place]
-            for item in items
-            if item.scale and item.scale.reference == write.reference
-        }
-        manifest = next(backends[place].number.manifest for place in memories)
-        try:
-            written = await apply_bounds(write, manifest, context.cluster)
-        except StaleError:
-            raise
-        except InfernoError as error:
-            for memory in memories.values():
-                memory.note_failure(str(error), context.now())
-            raise
-        context.world.note_object(write.reference.kind, written)
-        for place, memory in memories.items():
-            memory.note_write(numbers[place])
-        logger.info("%s: scaled to %s", write.reference, {on: numbers[on] for on in memories})
+        own = {place: numbers[place] for place in write.places}
+        yield {places[on]: n for on, n in own.items()}, partial(_write_bounds, write, own, context)
+
+
+async def _write_bounds(write: BoundsWrite, numbers: Mapping[str, int], context: Context) -> None:
+    context.world.note_object(write.kind, await write.apply(context.cluster))
+    logger.info("%s: scaled to %s", Reference.of(write.kind, write.manifest), numbers)
 
 
 async def _report_all(
@@ -473,8 +478,9 @@ def _judge(step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
             gives_up=gives_up,
             next_reduction=step.next_reduction,
         )
-        if verdict.holds is not True and scaled.failure:
-            verdict = refusal("ModelBoosterFailed", f"{scaled.failure}; {verdict.message}")
+        failures = (item.backend.failure for item in scaled.named if item.backend)
+        if verdict.holds is not True and (failure := next(filter(None, failures), "")):
+            verdict = refusal("ModelBoosterFailed", f"{failure}; {verdict.message}")
         if scaled.repeated_writer is not None:
             message = f"{scaled.repeated_writer.message}; {verdict.message}"
             verdict = refusal(FOREIGN_WRITER, message)

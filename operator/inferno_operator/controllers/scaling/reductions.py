@@ -87,18 +87,10 @@ def update_reductions(
     loses: bool = False,
     goes: bool = False,
 ) -> tuple[ReplicaReduction, ...]:
-    """Return the reductions that the status of a Server is to have.
+    """Return the reductions that the status of a Server is to have, after those in `known`.
 
-    Parameters
-    ----------
-    known, way_down, now
-        Those that it has, the rule, and the time.
-    serving
-        What serves now.
-    loses
-        Whether some of that goes in this step.
-    goes
-        Whether some of that goes, by this step or an earlier one.
+    `serving` is what serves now. Some of it goes in this step if it `loses`, and by this step or
+    an earlier one if it `goes`.
     """
     recent, later = _within_window(known, way_down, now), _full_second(now)
     if loses:
@@ -118,19 +110,11 @@ def add_fallen(
     now: datetime,
     standing: Replicas | None = None,
 ) -> tuple[ReplicaReduction, ...]:
-    """Return the reductions of a Server, also where fewer serve than were reported.
+    """Return the reductions of a Server, also where fewer serve than were `reported` last.
 
     Replicas fail, are evicted, or are not ready for a while: they served in the window all the
-    same, and are no reason why others may go.
-
-    Parameters
-    ----------
-    known, way_down, now
-        Those that its status has, the rule, and the time.
-    serving, reported
-        What serves now, and what did when it was reported last.
-    standing
-        What counts of the places where nothing fell; None: all that serves.
+    same, and are no reason why others may go. `standing` is what counts of the places where
+    nothing fell; None: all that serves.
     """
     recent = _within_window(known, way_down, now)
     fallen = {place: n for place, n in reported.items() if serving.get(place, 0) < n}

@@ -10,7 +10,7 @@ from inferno_operator.controllers.scaling.boosters import ScaledBackend
 from inferno_operator.controllers.scaling.decision import (
     PlacedReplicas,
     WantedReplicas,
-    count_reported,
+    count_by_place,
     is_as_decided,
     select_roles,
 )
@@ -24,11 +24,9 @@ from inferno_operator.controllers.scaling.reductions import (
 from inferno_operator.controllers.scaling.status import (
     FOREIGN_WRITER,
     RECHECK,
-    accept_published,
     describe_pod_troubles,
     has_given_up_pods,
     refusal,
-    refuse_unnamed_places,
 )
 from inferno_operator.controllers.scaling.steps import ReplicaTarget, ServerTargets
 from inferno_operator.controllers.scaling.writers import ForeignWriter, WriteMemory
@@ -40,7 +38,7 @@ from inferno_operator.resources import (
     ServerAllocation,
     Workload,
 )
-from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, Verdict
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, NOT_FOUND, Verdict
 from inferno_operator.resources.observation import Observation
 from inferno_operator.resources.workload_kinds import kind_of_workload
 from inferno_operator.runtime.ports import Scale
@@ -139,34 +137,18 @@ def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorkload:
-    """A workload as it is; without `scale`, `problem` says why it cannot be scaled.
-
-    Parameters
-    ----------
-    foreign_writer
-        Another writer who set its number, and is left alone.
-    is_of_another
-        Whether another Server has its replicas.
-    is_behind
-        Whether somebody has written it after what was watched: who, is not known yet.
-    start_seconds
-        Time from created to ready of each pod that is ready [s].
-    backend
-        The backend of a ModelBooster, or the role of it, that has the number of replicas.
-    repeated_writer
-        Who sets that back again and again.
-    """
+    """A workload as it is; without `scale`, `problem` says why it cannot be scaled."""
 
     workload: Workload
     scale: Scale | None = None
     pods: PodCounts = field(default_factory=PodCounts)
-    foreign_writer: ForeignWriter | None = None
+    foreign_writer: ForeignWriter | None = None  # who set its number, and is left alone
     problem: Verdict | None = None
-    is_of_another: bool = False
-    is_behind: bool = False
-    start_seconds: tuple[float, ...] = ()
-    backend: ScaledBackend | None = None
-    repeated_writer: ForeignWriter | None = None
+    is_of_another: bool = False  # another Server has its replicas
+    is_behind: bool = False  # somebody has written it after what was watched: who, is not known
+    start_seconds: tuple[float, ...] = ()  # from created to ready, of each ready pod [s]
+    backend: ScaledBackend | None = None  # of a ModelBooster, with the number of replicas
+    repeated_writer: ForeignWriter | None = None  # who sets that back again and again
 
     @property
     def place(self) -> str:
@@ -242,16 +224,17 @@ class ScaledServer:
         if self.wanted.replicas is None:
             return refusal(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
         places = {item.place for item in self.named}
-        if unknown := sorted(self.wanted.replicas.keys() - places):
-            return refuse_unnamed_places(unknown, has_booster=bool(self.server.spec.model_booster))
+        if unnamed := ", ".join(map(repr, sorted(self.wanted.replicas.keys() - places))):
+            reason, item = NOT_FOUND, "item of spec.workloads"
+            if self.server.spec.model_booster:
+                reason, item = "NoBackend", "backend in modelBooster.backends"
+            return refusal(reason, f"no {item} runs on accelerator {unnamed}: add one")
         if self.server.spec.actuation == "Publish":
-            return accept_published(self.wanted.replicas, self.troubles)
+            left = " + ".join(f"{n} x {place}" for place, n in self.wanted.replicas.items() if n)
+            message = f"{left or 'no replicas'}{self.troubles}; spec.actuation is Publish: the"
+            message += " operator scales nothing"
+            return Verdict(ACTUATED, holds=True, reason="Published", message=message)
         return refusal(FOREIGN_WRITER, self.foreign_writer.message) if self.foreign_writer else None
-
-    @property
-    def may_set_back(self) -> bool:
-        """Whether numbers that are too small may be set back, also while others are left alone."""
-        return self.is_known and (self.obstacle is None or self.obstacle.reason == FOREIGN_WRITER)
 
     @cached_property
     def foreign_writer(self) -> ForeignWriter | None:
@@ -268,11 +251,6 @@ class ScaledServer:
         return next((item.repeated_writer for item in self.named if item.repeated_writer), None)
 
     @property
-    def failure(self) -> str:
-        """What the controller of its ModelBooster says of its failure; "" if nothing."""
-        return next(filter(None, (item.backend.failure for item in self.named if item.backend)), "")
-
-    @property
     def troubles(self) -> str:
         """What hinders its pods, to be said after what runs."""
         return describe_pod_troubles(item.pods for item in self.named)
@@ -285,10 +263,11 @@ class ScaledServer:
             for item in self.named
             if item.backend
         ]
-        for item in sorted(self.left, key=lambda item: bool(item.problem and item.is_unknown)):
+        unknown = []
+        for item in self.left:
             name = f"{item.workload.kind} {item.workload.name!r}"
             if item.problem and item.is_unknown:
-                said.append(
+                unknown.append(
                     f"; the replicas of {name}, which is not in spec.workloads any more, are not"
                     f" known: {item.problem.message}"
                 )
@@ -297,7 +276,7 @@ class ScaledServer:
                     f"; {name} has {item.replicas} replicas on {item.place} and is not in"
                     " spec.workloads any more: name it again, or scale it to 0"
                 )
-        return "".join(said)
+        return "".join((*said, *unknown))
 
     def list_recorded(self, memory: WriteMemory) -> tuple[RecordedWorkload, ...]:
         """Return the workloads that its status has: one that is named no more is found there.
@@ -341,7 +320,8 @@ class ScaledServer:
     @property
     def reported(self) -> Mapping[str, int]:
         """The replicas that served when they were last reported, by place."""
-        return {item.place: count_reported(self.server, item.place) for item in self.named}
+        counts = count_by_place(self.server.spec.current_alloc)
+        return {item.place: counts.get(item.place, 0) for item in self.named}
 
     def list_reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
         """Return what its status remembers, with what has failed since the last report."""
@@ -411,6 +391,7 @@ def _build_target(
 ) -> ReplicaTarget:
     pods, backend, role = item.pods, item.backend, Role(item.workload.role)
     model, accelerator = scaled.server.spec.model, item.workload.accelerator
+    reported = count_by_place(scaled.server.spec.current_alloc) if item.is_unknown else {}
     card_type, cards = supply.cards_of_replica(model, accelerator, role)
     # Fewer replicas remove pods that find no node, but for those of a rollout: they come again.
     surplus = item.replicas - (pods.live - pods.unscheduled)
@@ -419,7 +400,7 @@ def _build_target(
         card_type=card_type,
         cards=cards,
         wanted=max(scaled.replicas.get(item.place, 0), backend.floor if backend else 0),
-        spec=count_reported(scaled.server, item.place) if item.is_unknown else item.replicas,
+        spec=reported.get(item.place, 0) if item.is_unknown else item.replicas,
         live=pods.live,
         ready=pods.ready,
         unscheduled=min(pods.unscheduled, max(surplus, 0)),

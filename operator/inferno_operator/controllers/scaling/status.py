@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.scaling.pods import PodCounts
@@ -19,11 +19,9 @@ from inferno_operator.resources import (
     ReplicaReduction,
     ServerStatus,
     Status,
-    Workload,
 )
-from inferno_operator.resources.conditions import ACTUATED, NOT_FOUND, Verdict, merge_conditions
+from inferno_operator.resources.conditions import ACTUATED, Verdict, merge_conditions
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.workload_kinds import kind_of_workload
 
 RELEASED = "Released"
 """The reason of the condition when the scaler owns no fields any more."""
@@ -63,9 +61,8 @@ def build_status(
 ) -> Manifest:
     """Return the fields of the status that the scaler owns: its condition and what it knows."""
     conditions = () if actuated is None else (actuated,)
-    status = ServerStatus(
-        conditions=conditions, lead_times=tuple(lead_times), workloads=tuple(workloads)
-    )
+    times = tuple(lead_times)
+    status = ServerStatus(conditions=conditions, lead_times=times, workloads=tuple(workloads))
     if reductions:
         status = status.model_copy(update={"reductions": tuple(reductions)})
     return status.to_json()
@@ -74,47 +71,6 @@ def build_status(
 def refusal(reason: str, message: str) -> Verdict:
     """Return the verdict that the decision is not actuated."""
     return Verdict(ACTUATED, holds=False, reason=reason, message=message)
-
-
-def refuse_unnamed_places(places: Iterable[str], *, has_booster: bool) -> Verdict:
-    """Return the verdict that nothing runs on accelerators that were decided."""
-    names = ", ".join(map(repr, places))
-    named = "backend in modelBooster.backends" if has_booster else "item of spec.workloads"
-    reason = "NoBackend" if has_booster else NOT_FOUND
-    return refusal(reason, f"no {named} runs on accelerator {names}: add one")
-
-
-def refuse_workload(workload: Workload, problem: str) -> Verdict:
-    """Return the verdict that a workload is not there, or not as it has to be."""
-    message = f"{workload.kind} {workload.name!r} {problem}, or correct spec.workloads"
-    return refusal(NOT_FOUND, message)
-
-
-def refuse_kind_without_scale(workload: Workload) -> Verdict:
-    """Return the verdict that a kind has no scale subresource."""
-    instead = kind_of_workload(workload).instead
-    message = f"{workload.kind} of {workload.api_version} has no scale subresource: name {instead}"
-    return refusal("NoScale", message)
-
-
-def refuse_scale_without_selector(workload: Workload) -> Verdict:
-    """Return the verdict that the scale subresource of a workload does not tell its pods."""
-    if kind_of_workload(workload).publishes_selector:
-        remedy = "check that its controller runs, which fills that field"
-    else:
-        remedy = f"add labelSelectorPath to the definition of {workload.kind}, and fill that field"
-    message = (
-        f"the scale subresource of {workload.kind} {workload.name!r} has no selector"
-        f" (status.selector), so its pods cannot be seen: {remedy}"
-    )
-    return refusal("NoScale", message)
-
-
-def accept_published(wanted: Mapping[str, int], troubles: str) -> Verdict:
-    """Return the verdict that the decision is left to others."""
-    replicas = " + ".join(f"{n} x {name}" for name, n in wanted.items() if n) or "no replicas"
-    message = f"{replicas}{troubles}; spec.actuation is Publish: the operator scales nothing"
-    return Verdict(ACTUATED, holds=True, reason="Published", message=message)
 
 
 def has_given_up_pods(condition: Condition | None) -> bool:

@@ -45,53 +45,24 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTarget:
-    """The replicas of a server on one accelerator, in one role.
+    """The replicas of a server on one accelerator, in one role."""
 
-    Parameters
-    ----------
-    accelerator, card_type, cards
-        Name of the accelerator with the role, as in `Workload.place`; type of its cards, and cards
-        of one replica.
-    wanted, spec
-        Replicas that were decided, and those that the workload asks for now.
-    live, ready, unscheduled, gated
-        Existing pods that are not being deleted; those of them that are ready; those that
-        have had no node for so long that they are given up; and those that hold no card, as the
-        scheduler may not look at them yet.
-    terminating
-        Pods that are being deleted.
-    rate
-        What one ready replica carries [requests/min]; None if that is not known.
-    loses_unready_first
-        Whether a reduction removes pods that are not ready before those that are, as that of a
-        Deployment does; other kinds remove the pods with the highest ordinals.
-    role
-        What the replicas do.
-    standing
-        The ready replicas that have served for a whole window of the way down; the others may be
-        here to take over from replicas elsewhere.
-    is_ceiling
-        Whether an autoscaler may run fewer replicas than the workload asks for.
-    is_observed
-        Whether the other counts are about the number that the workload asks for now.
-    """
-
-    accelerator: str
+    accelerator: str  # its name with the role, as in `Workload.place`
     card_type: str
-    cards: int
-    wanted: int
-    spec: int
-    live: int = 0
+    cards: int  # of one replica
+    wanted: int  # replicas that were decided
+    spec: int  # those that the workload asks for now
+    live: int = 0  # existing pods that are not being deleted
     ready: int = 0
-    unscheduled: int = 0
-    gated: int = 0
+    unscheduled: int = 0  # pods that have had no node for so long that they are given up
+    gated: int = 0  # pods that hold no card, as the scheduler may not look at them yet
     terminating: int = 0
-    rate: float | None = None
-    loses_unready_first: bool = True
+    rate: float | None = None  # what one ready replica carries, if known [requests/min]
+    loses_unready_first: bool = True  # as a Deployment; others lose the highest ordinals first
     role: Role = Role.BOTH
-    standing: int = 0
-    is_ceiling: bool = False
-    is_observed: bool = True
+    standing: int = 0  # ready for a whole window: the others may be here to take over
+    is_ceiling: bool = False  # an autoscaler may run fewer replicas than are asked for
+    is_observed: bool = True  # the other counts are about the number that is asked for now
 
     @property
     def occupied(self) -> int:
@@ -142,46 +113,19 @@ class ReplicaTarget:
 
 @dataclass(frozen=True, slots=True)
 class ServerTargets:
-    """A server: its load, and its replicas on each accelerator.
+    """A server: its load, and its replicas on each accelerator."""
 
-    Parameters
-    ----------
-    name
-        Name of the server, unique in the fleet.
-    priority
-        Priority of its service class; 1 is the most important.
-    load
-        The present load [requests/min].
-    targets
-        One for each accelerator.
-    is_best_effort
-        Whether the decision gives the server less than its load needs.
-    is_as_decided
-        Whether the load is still about the one of the decision: the replicas that were decided
-        then carry it, whatever the noise of its measurement.
-    is_writable
-        Whether its numbers of replicas may be written; False also if nothing is decided.
-    is_paused
-        Whether no replica may be added for a while, because the last ones found no node.
-    is_overdue
-        Whether its pods have made no progress for too long.
-    way_down
-        How many of the replicas that serve may go within a window.
-    served
-        What served by accelerator, at each moment of the window at which replicas went.
-    """
-
-    name: str
-    priority: int
-    load: float
+    name: str  # unique in the fleet
+    priority: int  # of its service class; 1 is the most important
+    load: float  # the present one [requests/min]
     targets: tuple[ReplicaTarget, ...]
-    is_best_effort: bool = False
-    is_as_decided: bool = False
-    is_writable: bool = True
-    is_paused: bool = False
-    is_overdue: bool = False
+    is_best_effort: bool = False  # the decision gives the server less than its load needs
+    is_as_decided: bool = False  # the load is about that of the decision: its replicas carry it
+    is_writable: bool = True  # False also if nothing is decided
+    is_paused: bool = False  # nothing is added, because the last replicas found no node
+    is_overdue: bool = False  # its pods have made no progress for too long
     way_down: WayDown = HALF
-    served: tuple[Mapping[str, int], ...] = ()
+    served: tuple[Mapping[str, int], ...] = ()  # each time that replicas went in the window
 
     @property
     def rank(self) -> tuple[int, str]:
@@ -373,14 +317,8 @@ def next_steps(
 ) -> ReplicaSteps:
     """Return the numbers of replicas to write next, and the progress of each server.
 
-    Parameters
-    ----------
-    servers
-        The servers, in any order.
-    capacity
-        Cards by type, without those that are used by anything but these servers.
-    lacking
-        The most important priority of other servers that lack cards, by type.
+    `capacity` are the cards by type, without those that anything but these servers uses; `lacking`
+    is the most important priority of other servers that lack cards, by type.
     """
     ordered = sorted(servers, key=attrgetter("rank"))
     draft = _StepDraft(ordered, capacity, lacking)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from inferno_operator.controllers.scaling.boosters import SERVER
-from inferno_operator.controllers.scaling.decision import OPTIMIZER, is_change_of_mode
+from inferno_operator.controllers.scaling.decision import OPTIMIZER, is_recommending
 from inferno_operator.controllers.scaling.status import RELEASED
 from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ACTUATED
@@ -25,12 +25,7 @@ CONCURRENT_READS = 16
 class WorkloadObjects:
     """Objects in memory; kinds are watched as soon as somebody asks for them.
 
-    Parameters
-    ----------
-    cluster, informers
-        Reads scale subresources; watches.
-    changed
-        Called with each namespace in which something changed, if its Servers are scaled.
+    `changed` is called with each namespace in which something changed, if its Servers are scaled.
     """
 
     def __init__(
@@ -43,7 +38,7 @@ class WorkloadObjects:
         self._scaled: defaultdict[str, set[Key]] = defaultdict(set)
         """Servers that are scaled, or were, by namespace."""
         self._listed_namespaces: set[str] = set()
-        self._unreferenced: set[str] = set()
+        self.unreferenced: set[str] = set()
         """Namespaces, or all of them (""), with objects that no Server may refer to any more."""
         self._scales: dict[Place, Scale] = {}
         self._written: set[Place] = set()
@@ -111,18 +106,6 @@ class WorkloadObjects:
         """Whether a Server of a namespace is scaled, or was."""
         return bool(self._scaled.get(namespace))
 
-    def may_be_released(self, namespace: str) -> bool:
-        """Whether a namespace may have objects that no Server refers to any more."""
-        return namespace in self._unreferenced
-
-    def begin_release(self, namespace: str) -> None:
-        """Take note that a release begins: what Servers give up from now on needs another one."""
-        self._unreferenced.discard(namespace)
-
-    def request_release(self, namespace: str) -> None:
-        """Take note that a namespace has objects that no Server refers to any more."""
-        self._unreferenced.add(namespace)
-
     async def read_scales(self, places: Iterable[Place]) -> Mapping[Place, RejectedError]:
         """Read the scale subresources of the objects that changed, several at once.
 
@@ -140,7 +123,7 @@ class WorkloadObjects:
             async with limit:
                 self.forget_scale(place)
                 try:
-                    scale = await self._read_scale(place)
+                    scale = await self._read_scale(place, manifest)
                 except GoneError:
                     return
                 except RejectedError as error:
@@ -152,14 +135,11 @@ class WorkloadObjects:
         await asyncio.gather(*map(read, places))
         return rejected
 
-    async def _read_scale(self, place: Place) -> Scale | None:
+    async def _read_scale(self, place: Place, manifest: Manifest) -> Scale | None:
         """Return the scale subresource of an object, or a role.
 
         A role stands in the object, and so does the number of a Deployment and its like.
         """
-        manifest = self.get(place)
-        if manifest is None:
-            return None
         if place.part:
             return Scale.of_role(place.kind, manifest, place.part)
         watched = Scale.of_watched(place.kind, manifest)
@@ -208,12 +188,12 @@ class WorkloadObjects:
         self._watched[kind][0].written(kind, manifest, echo=True)
 
     def _note_difference(self, difference: ObjectDifference) -> None:
-        place = difference.place
-        if place.kind == OPTIMIZER and not is_change_of_mode(difference):
+        place, before, after = difference.place, difference.before, difference.after
+        if place.kind == OPTIMIZER and is_recommending(before) == is_recommending(after):
             return
         if place.kind == SERVER:
             self._note_server(difference)
-        if difference.after is None:
+        if after is None:
             self.forget_scale(place)
         if difference.has_gone_back:  # also what is known of roles
             for known in [p for p in self._scales if (p.kind, p.key) == (place.kind, place.key)]:
@@ -225,14 +205,14 @@ class WorkloadObjects:
         kind, namespace = area
         if kind == SERVER and namespace not in self._listed_namespaces:
             self._listed_namespaces.add(namespace)
-            self._unreferenced.add(namespace)
+            self.unreferenced.add(namespace)
             self._report(namespace)
         self._note_change(namespace)
 
     def _note_change(self, namespace: str) -> None:
         """Report a change in a namespace, or in all (""): it concerns Servers that are scaled."""
         for name in [namespace] if namespace else list(self._scaled):
-            if self.has_scaled(name) or name in self._unreferenced:
+            if self.has_scaled(name) or name in self.unreferenced:
                 self._report(name)
 
     def _note_server(self, difference: ObjectDifference) -> None:
@@ -246,7 +226,7 @@ class WorkloadObjects:
             del self._scaled[key.namespace]
         references = [(each or {}).get("spec", {}).get("modelBooster") for each in (before, after)]
         if references[0] not in (None, references[1]):
-            self._unreferenced.add(key.namespace)
+            self.unreferenced.add(key.namespace)
 
 
 def _is_scaled(server: Manifest) -> bool:

@@ -118,15 +118,6 @@ KindName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Failed writes of a workload in a row, with the last error and its time."""
-
-    count: int
-    error: str
-    time: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class ForeignNumber:
     """A number of replicas of another writer, when it was set, and when it set its first one."""
 
@@ -153,41 +144,22 @@ class Reset:
 class WorkloadMemory:
     """What is remembered of a workload between reconciles.
 
-    Parameters
-    ----------
-    uid, version
-        Of the object: one that was created again has nobody to fight with, and one that is older
-        now was restored, and nobody wrote it.
-    replicas
-        The number that this operator has written last, or has found and nobody disputes.
-    bounds
-        The bounds of a backend that were found with it; None since a write.
-    is_uncertain
-        Whether the last write failed: it may have arrived.
-    foreign_number
-        What another writer of the number has set.
-    failure
-        Failed writes since the last one that succeeded.
-    reset
-        The last number of another writer that had to be set back.
-    repeated_writer
-        Who has set such a number again, without an edit.
-    gates
-        When the gates of pods were opened, by uid; None while they are gated.
-    starts
-        How long pods took to start.
+    An object that was created again has nobody to fight with, and one that is older now was
+    restored, and nobody wrote it.
     """
 
     uid: str = ""
     version: int = 0
-    replicas: int | None = None
-    bounds: Bounds | None = None
-    is_uncertain: bool = False
-    foreign_number: ForeignNumber | None = None
-    failure: Failure | None = None
-    reset: Reset | None = None
-    repeated_writer: ForeignWriter | None = None
+    replicas: int | None = None  # written last, or found and disputed by nobody
+    bounds: Bounds | None = None  # of a backend, found with them; None since a write
+    is_uncertain: bool = False  # the last write failed: it may have arrived
+    foreign_number: ForeignNumber | None = None  # what another writer has set
+    failures: int = 0  # writes that failed since one that succeeded
+    failure: tuple[str, datetime] | None = None  # the last error, and its time
+    reset: Reset | None = None  # the last number of another writer that had to be set back
+    repeated_writer: ForeignWriter | None = None  # who has set such a number again, without an edit
     gates: Mapping[str, datetime | None] = field(default_factory=dict)
+    """When the gates of pods were opened, by uid; None while they are gated."""
     starts: FirstStarts = field(default_factory=FirstStarts)
 
     def note_object(self, uid: str, version: int) -> None:
@@ -195,6 +167,7 @@ class WorkloadMemory:
         if self.uid not in ("", uid) or version < self.version:
             self.replicas, self.bounds, self.is_uncertain, self.gates = None, None, False, {}
             self.foreign_number = self.failure = self.reset = None
+            self.failures = 0
         self.uid, self.version = uid, version
 
     def note_gates(self, pods: Iterable[Manifest], now: datetime) -> Mapping[str, datetime]:
@@ -212,12 +185,11 @@ class WorkloadMemory:
     def note_write(self, replicas: int) -> None:
         """Remember that a write succeeded."""
         self.note_undisputed(replicas)
-        self.failure = None
+        self.failures, self.failure = 0, None
 
     def note_failure(self, error: str, now: datetime) -> None:
         """Remember that a write failed."""
-        self.failure = Failure(self.failure.count + 1 if self.failure else 1, error, now)
-        self.is_uncertain = True
+        self.failures, self.failure, self.is_uncertain = self.failures + 1, (error, now), True
 
     def note_undisputed(self, replicas: int, bounds: Bounds | None = None) -> None:
         """Remember a number that nobody disputes, or no longer, and the bounds that ask for it."""
@@ -269,28 +241,17 @@ class WorkloadMemory:
 
     def find_obstacle(self, now: datetime) -> Verdict | None:
         """Return the verdict that writes fail; None if the next write is to be tried."""
-        failure = self.failure
-        if failure is None or failure.count < TRIES or now - failure.time >= RECHECK:
+        if self.failure is None or self.failures < TRIES or now - self.failure[1] >= RECHECK:
             return None
-        return refusal("Blocked", f"the number of replicas cannot be written: {failure.error}")
+        return refusal("Blocked", f"the number of replicas cannot be written: {self.failure[0]}")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMemory:
-    """What is remembered between reconciles; without it, only messages and pauses differ.
+    """What is remembered between reconciles; without it, only messages and pauses differ."""
 
-    Parameters
-    ----------
-    kinds
-        Kinds with a scale subresource.
-    booster_kinds
-        Kinds of ModelBoosters that the API server serves.
-    clock
-        The clock by which pods began.
-    """
-
-    kinds: dict[KindName, Served] = field(default_factory=dict)
-    booster_kinds: set[Kind] = field(default_factory=set)
+    kinds: dict[KindName, Served] = field(default_factory=dict)  # with a scale subresource
+    booster_kinds: set[Kind] = field(default_factory=set)  # that the API server serves
     clock: ClusterClock = field(default_factory=ClusterClock)
     _workloads: defaultdict[Place, WorkloadMemory] = field(
         default_factory=lambda: defaultdict(WorkloadMemory)

@@ -224,7 +224,7 @@ MISTAKES = {
         lambda s: s.delete("Accelerator", "b"),
         "no accelerator is named 'B' (known: A); what runs stays",
         STAYS,
-        lambda s: s.accelerator("B"),
+        lambda s: s.add_accelerator("B"),
     ),
     "one card fewer than the move takes": Mistake(
         lambda s: s.change("Capacity", "cards", count=cards(8, GOES_TO - 1)),

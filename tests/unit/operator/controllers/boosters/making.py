@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
-from inferno_operator.controllers.boosters.children import convert
+from inferno_operator.controllers.boosters.children import convert_backends
+from inferno_operator.controllers.boosters.conversion import ConversionError
 from inferno_operator.resources.dialects import KTHENA, Dialect
 from inferno_operator.resources.objects import Kind
 from tests.conftest import ROOT
@@ -67,6 +68,14 @@ def asking(wish: str, *backends: Manifest, dialect: Dialect = KTHENA) -> Booster
     asked = manifest(*backends, dialect=dialect)
     asked["metadata"]["annotations"] = {f"inferno.platform.ai/{wish}": "true"}
     return read_booster(asked, dialect)
+
+
+def convert(booster: Booster, dialect: Dialect) -> tuple[Manifest, ...]:
+    """The children of a booster of which all backends can be converted."""
+    converted = convert_backends(booster, booster.spec.backends, dialect)
+    for problem in converted.problems:
+        raise ConversionError(problem.path, problem.text)
+    return converted.children
 
 
 def made(asked: Booster, dialect: Dialect = KTHENA) -> dict[tuple[str, str], Manifest]:

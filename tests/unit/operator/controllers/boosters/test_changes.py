@@ -7,7 +7,6 @@ import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import Apply, decide
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.observation import observe
@@ -18,6 +17,7 @@ from tests.unit.operator.controllers.boosters.making import (
     asking,
     backend,
     booster,
+    convert,
     disaggregated,
     later,
     manifest,
@@ -57,27 +57,25 @@ def test_fields_that_the_api_or_others_added_are_no_drift() -> None:
     assert decide(asked, children, KTHENA).applies == ()
 
 
-@pytest.mark.parametrize("field", ["labels", "ownerReferences"])
-def test_metadata_that_was_edited_is_mended(field: str) -> None:
-    asked = booster()
-    children = present(asked)
-    server = next(child for child in children if child["kind"] == "ModelServer")
-    owners = [{"uid": asked.metadata.uid, "name": "other"}]
-    server["metadata"] |= {field: owners if field == "ownerReferences" else {}}
-
-    assert [a.manifest["kind"] for a in decide(asked, children, KTHENA).applies] == ["ModelServer"]
+OTHER = {"of": "somebody else"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "field"),
-    [("ModelServing", "schedulerName"), ("ModelServer", "model"), ("ModelRoute", "modelName")],
+    ("kind", "part", "fields"),
+    [
+        ("ModelServer", "metadata", {"labels": {}}),
+        ("ModelServer", "metadata", {"ownerReferences": [{"uid": "uid-of-m", "name": "other"}]}),
+        ("ModelServing", "spec", {"schedulerName": OTHER}),
+        ("ModelServer", "spec", {"model": OTHER}),
+        ("ModelRoute", "spec", {"modelName": OTHER}),
+    ],
 )
 @pytest.mark.parametrize("more", [{}, {"scalingCost": 1}], ids=["valid", "odd"])
-def test_a_spec_that_was_edited_is_mended(kind: str, field: str, more: Manifest) -> None:
+def test_what_was_edited_is_mended(kind: str, part: str, fields: Manifest, more: Manifest) -> None:
     asked = booster(backend(**more))
     children = present(asked)
     edited = next(child for child in children if child["kind"] == kind)
-    edited["spec"] = {**edited["spec"], field: "of-somebody-else"}
+    edited[part] = {**edited[part], **fields}
 
     assert [a.manifest["kind"] for a in decide(asked, children, KTHENA).applies] == [kind]
 
@@ -88,7 +86,7 @@ def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
 
     deletes = decide(booster(backend("a")), children, KTHENA).deletes
 
-    assert [f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in deletes] == [
+    assert [f"{delete.kind.kind} {delete.key.name}" for delete in deletes] == [
         "AutoscalingPolicyBinding m-b",
         "AutoscalingPolicy m-b",
         "ModelServer m-b",
@@ -113,9 +111,7 @@ def test_a_policy_that_goes_or_moves_leaves_nothing_behind(asked: Booster, new: 
     decided = decide(asked, children, KTHENA)
 
     assert [f"{a.kind.kind} {a.manifest['metadata']['name']}" for a in decided.applies] == new
-    assert [
-        f"{delete.reference.kind.kind} {delete.reference.key.name}" for delete in decided.deletes
-    ] == [
+    assert [f"{delete.kind.kind} {delete.key.name}" for delete in decided.deletes] == [
         "AutoscalingPolicyBinding m-a",
         "AutoscalingPolicy m-a",
     ]
@@ -306,9 +302,7 @@ def test_a_route_that_leads_only_to_somebody_else_goes() -> None:
     decided = decide(booster(), children, KTHENA)
 
     assert decided.applies == ()
-    assert [(delete.reference.kind, delete.reference.key.name) for delete in decided.deletes] == [
-        (KTHENA.route, "m")
-    ]
+    assert [(delete.kind, delete.key.name) for delete in decided.deletes] == [(KTHENA.route, "m")]
 
 
 def test_what_somebody_else_made_is_not_deleted_where_its_name_is_not_wanted() -> None:

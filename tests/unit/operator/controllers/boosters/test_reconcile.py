@@ -6,10 +6,10 @@ from typing import Any, Self
 
 import pytest
 
-from inferno_operator.controllers.boosters.cache import BoosterCache
 from inferno_operator.controllers.boosters.controller import BoosterController
 from inferno_operator.controllers.boosters.reconcile import (
     REFUSED_SECONDS,
+    BoosterCache,
     Context,
     reconcile,
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.controllers.boosters.conversion import ConversionError
+from inferno_operator.controllers.boosters.serving import flags
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.unit.operator.controllers.boosters.making import (
     FACTS,
@@ -19,6 +19,7 @@ from tests.unit.operator.controllers.boosters.making import (
     backend,
     booster,
     child,
+    convert,
     disaggregated,
     engine,
     pods,
@@ -277,20 +278,19 @@ def test_sglang_is_served() -> None:
     assert child(booster(asked), KTHENA.server, "m-a")["spec"]["inferenceEngine"] == "SGLang"
 
 
-@pytest.mark.parametrize("type_", ["MindIE", "MindIEDisaggregated"])
-def test_what_is_not_supported_is_named(type_: str) -> None:
-    with pytest.raises(ConversionError, match=rf"spec.backends\[0\].type {type_} is not supported"):
-        convert(booster(backend(type=type_)), KTHENA)
-
-
-def test_a_missing_role_is_named() -> None:
-    with pytest.raises(ConversionError, match=r"workers has no worker of type decode"):
-        convert(booster(disaggregated(workers=[worker("prefill")])), KTHENA)
-
-
-def test_a_config_that_is_no_object_is_named() -> None:
-    with pytest.raises(ConversionError, match=r"workers\[0\].config must be an object"):
-        convert(booster(backend(workers=[worker(config=["--x"])])), KTHENA)
+@pytest.mark.parametrize(
+    ("one", "problem"),
+    [
+        (backend(type="MindIE"), r"spec.backends\[0\].type MindIE is not supported"),
+        (backend(type="MindIEDisaggregated"), r"type MindIEDisaggregated is not supported"),
+        (disaggregated(workers=[worker("prefill")]), "workers has no worker of type decode"),
+        (backend(workers=[worker(config=["--x"])]), r"workers\[0\].config must be an object"),
+        (backend(workers=[worker(config=[])]), r"workers\[0\].config must be an object"),
+    ],
+)
+def test_what_cannot_be_converted_is_named(one: Manifest, problem: str) -> None:
+    with pytest.raises(ConversionError, match=problem):
+        convert(booster(one), KTHENA)
 
 
 def test_an_adapter_is_downloaded_and_loaded() -> None:
@@ -395,3 +395,54 @@ def test_the_images_beside_the_engine_can_be_named(
     pod = pods(child(booster(), dialect.serving, "m-a", dialect))
 
     assert [pod["initContainers"][0]["image"], pod["containers"][0]["image"]] == images
+
+
+OTHERWISE: dict[str, list[str]] = {
+    "1e+06": ["1000000"],
+    "1.234567e+06": ["1234567"],
+    "[x 1 true]": ['["x",1,true]'],
+    "map[a:b k:1]": ['{"k":1,"a":"b"}'],
+    "<nil>": [],
+}
+"""What the original writes as Go prints it, which some engines cannot parse, and what we write."""
+
+
+@pytest.mark.parametrize(("value", "text"), FACTS["numbers"] + FACTS["values"])
+def test_values_are_those_of_the_original_but_for_known_differences(
+    value: object, text: str
+) -> None:
+    flag = [] if value is None else ["--a"]
+
+    assert flags({"a": value}) == [*flag, *OTHERWISE.get(text, [text])]
+
+
+SORTED = {"b-a": "", "b_a": "", "B": "", "maxModelLen": 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "command"),
+    [
+        ({"a_flag": 1000000}, ["--a-flag", "1000000"]),
+        ({"a": 0.9}, ["--a", "0.9"]),
+        ({"a": ""}, ["--a"]),
+        ({"a": True, "b": False}, ["--a", "true", "--b", "false"]),
+        ({"a": [1, "x"]}, ["--a", '[1,"x"]']),
+        ({"a": {"a": {"b": 1}}}, ["--a", '{"a":{"b":1}}']),
+        ({"a": None}, []),
+        (SORTED, ["--B", "--b-a", "--b-a", "--maxModelLen", "1"]),  # by the key as it is written
+    ],
+)
+def test_flags_have_values_that_engines_read(config: Manifest, command: list[str]) -> None:
+    assert flags(config) == command
+
+
+def test_switches_can_be_bare() -> None:
+    assert flags({"a": True, "b": False}, bare_switches=True) == ["--a"]
+
+
+def test_bare_switches_are_asked_for_by_an_annotation() -> None:
+    asked = asking("bare-switches", backend(workers=[worker(config={"trust-remote-code": True})]))
+
+    command = engine(child(asked, KTHENA.serving, "m-a"))["command"]
+
+    assert command[command.index("--trust-remote-code") + 1] == "--kv-events-config"

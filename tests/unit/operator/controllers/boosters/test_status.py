@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
-from inferno_operator.controllers.boosters.children import convert
 from inferno_operator.controllers.boosters.status import Report, is_up_to_date, status_of
 from inferno_operator.resources.dialects import KTHENA, Release
 from tests.unit.operator.controllers.boosters.making import (
     Manifest,
     backend,
     booster,
+    convert,
     manifest,
     there,
 )

@@ -132,7 +132,7 @@ class World:
                 ObservedWorkload(
                     workload_of(refers, backend),
                     Scale(
-                        Reference.of(part.number.kind, part.number.manifest),
+                        Reference.of(part.fields.kind, part.fields.manifest),
                         part.count_replicas(replicas.get(backend.place, 0)),
                         "",
                         role=part.name,
@@ -156,7 +156,7 @@ class World:
         """BoundsWrite what is planned; lists replace what there was, as they are atomic."""
         writes = self.plan(replicas)
         for write in writes:
-            name = write.reference.key.name
+            name = write.manifest["metadata"]["name"]
             spec = write.spec
             written = spec["backend"] if "backend" in spec else spec["backends"][0]
             named = {k: v for k, v in written.items() if k != "name"}

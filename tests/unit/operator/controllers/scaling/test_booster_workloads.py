@@ -56,7 +56,7 @@ TWO_BOUNDS = {"minReplicas": 2, "maxReplicas": 2}  # before it
 def test_the_bounds_of_one_backend_are_read(backend: Manifest) -> None:
     (part,) = parts_of(reference(), workload(backend)).values()
 
-    assert part.number.bounds == Bounds(2, 2)
+    assert part.fields.bounds == Bounds(2, 2)
     assert part.count_replicas(None) == 2
 
 
@@ -129,7 +129,7 @@ def test_the_bounds_of_an_autoscaler_are_written_where_its_release_has_them(
     given = {"minReplicas": 3, "maxReplicas": 3}
     assert of_one.spec == {one: given}
     assert of_several.spec == {several: {"params": [params[0], {**params[1], **given}]}}
-    assert {each.reference.kind for each in (of_one, of_several)} == {kind}
+    assert {each.kind for each in (of_one, of_several)} == {kind}
 
 
 def refers(**fields: str) -> Manifest:
@@ -198,7 +198,7 @@ def test_backends_of_several_boosters_are_written_each_in_its_own() -> None:
 
     writes = write(SEVERAL, BoosterObjects(boosters), A=2, H=3)
 
-    written = {each.reference.key.name: each.spec for each in writes}
+    written = {each.manifest["metadata"]["name"]: each.spec for each in writes}
     assert written == {"m": {"backend": {"replicas": 2}}, "n": {"backend": {"replicas": 3}}}
 
 

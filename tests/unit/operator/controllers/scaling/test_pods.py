@@ -1,4 +1,4 @@
-"""Which pods a selector selects, and how they are counted."""
+"""How pods are selected and counted, how long they take to start, and how long they are cold."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,14 +6,21 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.scaling.pods import (
+    WARM_UP,
+    FirstStarts,
     PodCounts,
+    count_cold,
     count_failures,
     count_pods,
     describe_refusal,
+    find_next_warm,
+    measure_lead_times,
 )
 from inferno_operator.controllers.scaling.status import describe_pod_troubles
+from inferno_operator.resources import Server
 from inferno_operator.resources.pods import PodIndex, reduced
 from tests.unit.operator import objects
+from tests.unit.operator.objects import NOW, manifest, observed, running, server
 
 Manifest = dict[str, Any]
 
@@ -397,6 +404,10 @@ CAUSES: dict[str, tuple[Manifest, str]] = {
         {**pod(created=-600), "status": {"conditions": [condition("PodScheduled", "True")]}},
         "node 'n' has not begun to start it",
     ),
+    "a pod that its kubelet refuses": (
+        {**pod(created=-600), "status": {"reason": "NodeAffinity", "message": "no labels."}},
+        "NodeAffinity, no labels",
+    ),
     "containers that are unready": (
         old(gate=condition("Ready", "False", "ContainersNotReady", "unready status: [vllm]")),
         "ContainersNotReady, unready status: [vllm]",
@@ -462,3 +473,86 @@ def test_failed_pods_that_others_replace_say_why_for_a_while() -> None:
 )
 def test_what_refuses_pods_is_named_without_the_pod(words: str) -> None:
     assert describe_refusal(f'pods "a-2" is forbidden: {words}') == words
+
+
+def found(before: dict[str, float], **seconds: tuple[float, ...]) -> dict[str, float]:
+    """The lead times of a Server with others in its status, whose pods took so long to start."""
+    spec = {"name": "S", "class": "C", "model": "M", "currentAlloc": running(0, 1)}
+    known = [{"accelerator": a, "seconds": s, "pods": 1} for a, s in before.items()]
+    body = {**manifest("Server", spec, name="s"), "status": {"leadTimes": known}}
+    server = observed(body).resource
+    assert isinstance(server, Server)
+    return {time.accelerator: time.seconds for time in measure_lead_times(server, seconds)}
+
+
+@pytest.mark.parametrize(
+    ("pods", "seconds"),
+    [((30.0,), 30.0), ((30.0, 50.0), 50.0), (tuple(map(float, range(1, 21))), 18.0)],
+)
+def test_nine_of_ten_pods_start_within_the_lead_time(
+    pods: tuple[float, ...], seconds: float
+) -> None:
+    assert found({}, A=pods) == {"A": seconds}
+
+
+def test_the_lead_time_of_an_accelerator_without_pods_stays() -> None:
+    assert found({"A": 70.0}, A=(), B=(40.0,)) == {"A": 70.0, "B": 40.0}
+    assert found({}, A=(), B=()) == {}
+
+
+def test_a_lead_time_that_hardly_moves_is_not_written_again() -> None:
+    assert found({"A": 100.0}, A=(109.0,)) == {"A": 100.0}
+    assert found({"A": 100.0}, A=(115.0,)) == {"A": 115.0}
+
+
+def test_an_accelerator_that_is_not_named_any_more_has_none() -> None:
+    assert found({"A": 70.0, "B": 40.0}, B=(40.0,)) == {"B": 40.0}
+
+
+def test_a_pod_that_was_unready_for_a_while_did_not_start_again() -> None:
+    starts = FirstStarts()
+
+    assert starts.note_ready({"p": 30.0}) == (30.0,)
+    assert starts.note_ready({"p": 900.0, "q": 40.0}) == (30.0, 40.0)
+    assert starts.note_ready({"q": 40.0}) == (40.0,)
+
+
+def test_a_pod_that_was_ready_again_before_it_was_seen_tells_nothing() -> None:
+    assert FirstStarts().note_ready({"p": 86_400.0}) == ()
+
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def caching() -> Server:
+    """A Server of whose prompts a part is in caches."""
+    load = {"arrivalRate": 60, "avgInTokens": 9, "avgOutTokens": 1, "cachedTokens": 5}
+    current = {"accelerator": "A", "numReplicas": 1, "load": load}
+    found = observed(server(spec={"currentAlloc": current})).resource
+    assert isinstance(found, Server)
+    return found
+
+
+def test_a_replica_is_cold_until_it_has_been_ready_for_ten_minutes() -> None:
+    ready = {"A": [NOW - 3 * MINUTE, NOW - WARM_UP]}
+
+    assert count_cold(caching(), ready, NOW) == {"A": 1}
+    assert find_next_warm(caching(), ready, NOW) == 7 * 60
+
+
+@pytest.mark.parametrize("skew", [-HOUR, HOUR], ids=["an hour back", "an hour ahead"])
+def test_a_clock_that_differs_by_an_hour_makes_no_replica_cold_for_an_hour(
+    skew: timedelta,
+) -> None:
+    """Pods say when they became ready by the clock of their nodes."""
+    ready = {"A": [NOW - 3 * MINUTE]}
+
+    assert count_cold(caching(), ready, NOW + skew) == {"A": 0}
+    assert find_next_warm(caching(), ready, NOW + skew) is None
+
+
+def test_clocks_that_differ_by_seconds_make_no_difference() -> None:
+    ready = {"A": [NOW + timedelta(seconds=2)]}
+
+    assert count_cold(caching(), ready, NOW) == {"A": 1}

@@ -7,13 +7,9 @@ import pytest
 
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.scaling.controller import ScalingController
-from inferno_operator.controllers.scaling.decision import (
-    OPTIMIZER,
-    explain_recommendation,
-    is_change_of_mode,
-)
+from inferno_operator.controllers.scaling.decision import OPTIMIZER, explain_recommendation
+from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.cache import ObjectDifference
 from inferno_operator.runtime.informers import Informers
 from tests.fakes import FakeCluster
 from tests.unit.operator import objects
@@ -50,12 +46,9 @@ def test_one_optimizer_that_recommends_is_enough(
 
 async def test_only_changes_of_the_mode_are_reported() -> None:
     cluster, reported = FakeCluster(), list[str]()
-
-    def changed(difference: ObjectDifference) -> None:
-        if is_change_of_mode(difference):
-            reported.append(difference.place.key.namespace)
-
-    watch = asyncio.create_task(Informers(cluster).subscribe([OPTIMIZER], changed).run())
+    cluster.add(objects.server(spec={"workloads": [{"accelerator": "A", "name": "a"}]}))
+    world = WorkloadObjects(cluster, Informers(cluster), reported.append)
+    watch = asyncio.create_task(world.run())
 
     async def after(manifest: Manifest | None) -> list[str]:
         reported.clear()

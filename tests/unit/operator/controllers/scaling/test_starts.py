@@ -1,25 +1,16 @@
 """What the pods of a ModelBooster tell of starts, in a cluster in memory and in virtual time."""
 
 import asyncio
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.scaling.controller import ScalingController
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import POD, Key, Kind
-from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing, RejectedError
 from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
-
-Manifest = dict[str, Any]
-
-SERVER = Key("default", "s")
+from tests.unit.operator.controllers.scaling.scene import ClusterScene, Manifest
 
 
 class SlowCluster(FakeCluster):
@@ -32,11 +23,11 @@ class SlowCluster(FakeCluster):
         return await super().list(kind, namespace)
 
 
-class Scene:
+class Scene(ClusterScene):
     """Server `s` on backend `a` of booster `m`, and the pods of its ModelServing."""
 
     def __init__(self, dialect: str = "kthena", cached: int = 60) -> None:
-        self.cluster = SlowCluster()
+        super().__init__(SlowCluster())
         for manifest in objects.system(cards=9):
             self.cluster.add(manifest)
         self.dialect = DIALECTS[dialect]
@@ -51,12 +42,6 @@ class Scene:
         self.cluster.add(self.made(self.dialect.booster.kind, "m", {"backends": [named]}))
         self.serve(0)
 
-    def now(self) -> datetime:
-        return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())
-
-    def time(self, minutes: float = 0.0, seconds: float = 0.0) -> str:
-        return f"{self.now() + timedelta(minutes=minutes, seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
-
     def serve(self, available: int) -> None:
         """Have so many replicas available."""
         serving = self.made(self.dialect.serving.kind, "m-a", {"replicas": available})
@@ -70,31 +55,20 @@ class Scene:
         metadata = {
             "name": name,
             "labels": {self.dialect.pod_prefix + key: text for key, text in labels.items()},
-            "creationTimestamp": self.time(-minutes, -seconds),
+            "creationTimestamp": self.time(-60 * minutes - seconds),
         }
         ready = {"type": "Ready", "status": str(started is not None)}
-        conditions = [{**ready, "lastTransitionTime": self.time(-minutes)}]
+        conditions = [{**ready, "lastTransitionTime": self.time(-60 * minutes)}]
         status = {"phase": "Running", "conditions": conditions}
         self.cluster.add({"kind": "Pod", "metadata": metadata, "spec": {}, "status": status})
 
     @property
     def told(self) -> tuple[int, int, list[tuple[str, float, int]]]:
         """Replicas, cold replicas and lead times that the Server has."""
-        server = self.cluster.objects["Server", SERVER]
+        server = self.server()
         current, times = server["spec"]["currentAlloc"], server["status"].get("leadTimes", ())
         found = [(t["accelerator"], t["seconds"], t["pods"]) for t in times]
         return current["numReplicas"], current.get("coldReplicas", 0), found
-
-    async def until(self, met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(1000):
-            while not met():
-                await self.cluster.something_changed()
-
-    def controller(self) -> ScalingController:
-        informers = Informers(self.cluster)
-        return ScalingController(
-            self.cluster, informers, lambda r: build_system(r).system, self.now
-        )
 
     def made(self, kind: str, name: str, spec: Manifest) -> Manifest:
         """An object of the dialect."""
@@ -167,14 +141,10 @@ async def test_nothing_is_counted_or_scaled_where_pods_may_not_be_read() -> None
     scene.serve(1)
     scene.cluster.rejected[POD.kind] = RejectedError("pods is forbidden")
 
-    def told() -> Manifest:
-        conditions = scene.cluster.objects["Server", SERVER]["status"].get("conditions", [])
-        return next((c for c in conditions if c["type"] == "Actuated"), {})
-
     async with started(scene.controller()):
-        await scene.until(lambda: bool(told()))
+        await scene.until(lambda: bool(scene.reason()))
 
-    assert (told()["reason"], told()["message"]) == ("Rejected", "pods is forbidden")
+    assert (scene.reason(), scene.condition()["message"]) == ("Rejected", "pods is forbidden")
 
 
 async def test_pods_that_end_are_not_counted_any_more() -> None:
@@ -186,7 +156,7 @@ async def test_pods_that_end_are_not_counted_any_more() -> None:
     async with started(scene.controller()):
         await scene.until(lambda: scene.told[:2] == (2, 2))
         pod = scene.cluster.objects["Pod", Key("default", "p1")]
-        pod["metadata"]["deletionTimestamp"] = scene.time(seconds=30)
+        pod["metadata"]["deletionTimestamp"] = scene.time(30)
         scene.cluster.add(pod)
         await scene.until(lambda: scene.told[:2] == (2, 1))
         scene.cluster.remove(POD, Key("default", "p0"))
@@ -220,14 +190,10 @@ async def test_while_pods_may_not_be_read_roles_are_left_alone_and_that_is_told(
     )
     scene.cluster.rejected[POD.kind] = RejectedError("pods is forbidden")
 
-    def told() -> Manifest:
-        found = scene.cluster.objects["Server", SERVER]["status"]["conditions"]
-        return next((c for c in found if c["type"] == "Actuated"), {})
-
     async with started(scene.controller()):
-        await scene.until(lambda: bool(told()))
+        await scene.until(lambda: bool(scene.reason()))
 
-    assert (told()["reason"], told()["message"]) == ("Rejected", "pods is forbidden")
+    assert (scene.reason(), scene.condition()["message"]) == ("Rejected", "pods is forbidden")
     booster = scene.cluster.objects[scene.dialect.booster.kind, Key("default", "m")]
     assert booster["spec"]["backends"][0]["workers"] == workers
-    assert scene.cluster.objects["Server", SERVER]["spec"]["currentAlloc"]["numReplicas"] == 4
+    assert scene.server()["spec"]["currentAlloc"]["numReplicas"] == 4

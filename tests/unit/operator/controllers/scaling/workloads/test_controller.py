@@ -1,9 +1,9 @@
 """The controller of workloads with a cluster in memory and pods that start and end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -24,15 +24,13 @@ from inferno_optimizer.solution import IDLE
 from tests.fakes import DEPLOYMENT, FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
+from tests.unit.operator.controllers.scaling.scene import PATIENCE_S, ClusterScene
 from tests.unit.operator.controllers.scaling.workloads.late import LateCluster
 
 Manifest = dict[str, Any]
 
 START_SECONDS = 60.0
 END_SECONDS = 10.0
-PATIENCE_S = 3000.0
-
-
 NO_NODE = {
     "type": "PodScheduled",
     "status": "False",
@@ -54,18 +52,16 @@ def workload(accelerator: str, name: str, **fields: str) -> Manifest:
     return {"accelerator": accelerator, "name": name, **fields}
 
 
-class Scene:
+class Scene(ClusterScene):
     """A namespace with cards of types A and B, and servers on Deployments."""
 
     def __init__(self, a: int = 4, b: int = 4, cluster: FakeCluster | None = None) -> None:
-        self.cluster = cluster or FakeCluster()
+        super().__init__(cluster)
         for name in ("A", "B"):
-            self.accelerator(name)
-        data = [objects.performance("A"), objects.performance("B")]
-        counts = [{"type": "A", "count": a}, {"type": "B", "count": b}]
-        self.cluster.add(objects.model("M", data))
+            self.add_accelerator(name)
+        self.cluster.add(objects.model("M", [objects.performance("A"), objects.performance("B")]))
         self.cluster.add(objects.service_class())
-        self.cluster.add(objects.manifest("Capacity", {"count": counts}, name="cards"))
+        self.add_cards(A=a, B=b)
         self.unstarted: set[str] = set()
         """Deployments whose pods find no node."""
         self.refused: set[str] = set()
@@ -75,17 +71,6 @@ class Scene:
         self.surplus: dict[str, int] = {}
         """Pods that rollouts create in addition, by Deployment."""
         self._count = 0
-
-    def accelerator(self, name: str, cost: float = 10) -> None:
-        """An accelerator that is one card of its own type."""
-        spec = {"name": name, "type": name, "cost": cost}
-        self.cluster.add(objects.manifest("Accelerator", spec, name=name.lower()))
-
-    def now(self) -> datetime:
-        return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())
-
-    def time(self, seconds: float = 0.0) -> str:
-        return f"{(self.now() + timedelta(seconds=seconds)).isoformat()[:19]}Z"
 
     def add(self, name: str, *workloads: Manifest, load: int = 1, **spec: object) -> None:
         """A Server whose present load takes so many replicas."""
@@ -130,26 +115,8 @@ class Scene:
         replicas: int = self.cluster.objects["Deployment", Key("default", name)]["spec"]["replicas"]
         return replicas
 
-    def server(self, name: str = "s") -> Manifest:
-        stored: Manifest = self.cluster.objects["Server", Key("default", name)]
-        return stored
-
-    def condition(self, server: str = "s") -> Manifest:
-        status = self.server(server).get("status", {})
-        found = (c for c in status.get("conditions", ()) if c["type"] == "Actuated")
-        return next(found, {"reason": "", "message": "", "status": ""})
-
-    def reason(self, server: str = "s") -> str:
-        reason: str = self.condition(server)["reason"]
-        return reason
-
     def is_moving(self, server: str) -> bool:
         return self.reason(server) == "Moving"
-
-    async def until(self, met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not met():
-                await self.cluster.something_changed()
 
     async def live(self) -> None:
         """Create and delete pods as the Deployments ask, start them, and let them end."""
@@ -219,10 +186,11 @@ def one_server(
     load: int = 1,
     a: int = 4,
     cluster: FakeCluster | None = None,
+    **spec: object,
 ) -> Scene:
     """Server S on Deployment a, which has replicas that are ready, and so many are decided."""
     scene = Scene(a, cluster=cluster)
-    scene.add("S", workload("A", "a"), load=load)
+    scene.add("S", workload("A", "a"), load=load, **spec)
     scene.deploy("a", replicas)
     if decided is not None:
         scene.decide("S", A=decided)
@@ -240,10 +208,7 @@ def _is_ready(pod: Manifest) -> bool:
 
 @asynccontextmanager
 async def running(scene: Scene) -> AsyncGenerator[ScalingController]:
-    informers = Informers(scene.cluster)
-    controller = ScalingController(
-        scene.cluster, informers, lambda resources: build_system(resources).system, scene.now
-    )
+    controller = scene.controller()
     async with in_background(scene.live()), started(controller):
         yield controller
 
@@ -488,7 +453,7 @@ async def test_servers_are_sized_again_only_if_the_system_is_another_one() -> No
         first = await supply()
         scene.decide("S", A=2)
         decided = await supply()
-        scene.accelerator("A", cost=20)
+        scene.add_accelerator("A", cost=20)
         dearer = await supply()
         await world.stop()
 
@@ -586,14 +551,40 @@ async def test_mode_recommend_stops_all_writes_to_workloads_and_its_end_resumes_
     assert "was deleted" in scene.condition()["message"]
 
 
-async def test_a_server_without_room_says_which_cards_are_missing() -> None:
-    scene = one_server(0, decided=3, a=2)
+PUBLISHES = {"actuation": "Publish"}
 
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "NoRoom")
 
-    assert scene.replicas("a") == 2
-    assert "cards that are not free: 1 x A" in scene.condition()["message"]
+@pytest.mark.parametrize(
+    ("scene", "decision", "reason", "replicas", "message"),
+    [
+        ({"replicas": 0, "a": 2}, {"A": 3}, "NoRoom", 2, "cards that are not free: 1 x A"),
+        ({"replicas": 1}, {"B": 1}, "NotFound", 1, "runs on accelerator 'B'"),
+        ({"replicas": 1, **PUBLISHES}, {"A": 3}, "Published", 1, "3 x A; spec.actuation is"),
+        ({"replicas": 1, **PUBLISHES}, {"B": 3}, "NotFound", 1, "accelerator 'B'"),
+        ({"replicas": 2}, None, "Held", 2, "nothing was decided yet"),
+        ({"replicas": 2, "load": 2}, {"reason": "NoCapacity"}, "Actuated", 0, "no replicas"),
+    ],
+    ids=[
+        "without room",
+        "without a workload",
+        "published",
+        "published, without a workload",
+        "nothing is decided",
+        "not to be served",
+    ],
+)
+async def test_what_becomes_of_a_decision_is_told(
+    scene: Manifest, decision: Manifest | None, reason: str, replicas: int, message: str
+) -> None:
+    asked = one_server(**scene)
+    if decision is not None:
+        asked.decide("S", **decision)
+
+    async with running(asked):
+        await asked.until(lambda: asked.reason() == reason)
+
+    assert asked.replicas("a") == replicas
+    assert message in asked.condition()["message"]
 
 
 async def test_pods_without_a_node_are_given_up_and_tried_again_later() -> None:
@@ -603,24 +594,13 @@ async def test_pods_without_a_node_are_given_up_and_tried_again_later() -> None:
 
     async with running(scene):
         await scene.until(lambda: scene.reason() == "Blocked")
-        given_up = scene.replicas("a")
+        await asyncio.sleep(60)
+        given_up, told = scene.replicas("a"), scene.condition()["message"]
         scene.unstarted.clear()
         await scene.until(lambda: scene.reason() == "Actuated")
 
     assert (given_up, scene.replicas("a")) == (1, 2)
-
-
-async def test_the_words_of_the_scheduler_stay_after_its_pods_were_given_up() -> None:
-    scene = one_server(1)
-    scene.unstarted.add("a")
-    scene.decide("S", A=2)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "Blocked")
-        await asyncio.sleep(60)
-
-    assert scene.replicas("a") == 1
-    assert scene.condition()["message"] == (
+    assert told == (  # the words of the scheduler stay after its pods were given up
         "1 x A (2 wanted); pods found no node and were given up: 0/4 nodes are available:"
         " 4 Insufficient nvidia.com/gpu; the operator tries again"
     )
@@ -716,31 +696,6 @@ async def test_a_load_that_moved_within_the_tolerance_blocks_no_reduction(
         await scene.until(lambda: scene.reason() == reason)
 
     assert scene.replicas("a") == replicas
-
-
-async def test_a_server_that_publishes_is_not_scaled() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"), actuation="Publish")
-    scene.deploy("a", 1)
-    scene.decide("S", A=3)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "Published")
-
-    assert scene.replicas("a") == 1
-    assert scene.condition()["message"].startswith("3 x A;")
-
-
-async def test_a_server_that_publishes_tells_too_that_nothing_runs_on_an_accelerator() -> None:
-    scene = Scene()
-    scene.add("S", workload("A", "a"), actuation="Publish")
-    scene.deploy("a", 1)
-    scene.decide("S", B=3)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "NotFound")
-
-    assert "accelerator 'B'" in scene.condition()["message"]
 
 
 @pytest.mark.parametrize(
@@ -926,17 +881,6 @@ async def test_a_workload_that_does_not_exist_is_named_until_it_does() -> None:
         await scene.until(lambda: scene.reason() == "Actuated")
 
     assert "Deployment 'a' does not exist" in message
-
-
-async def test_an_accelerator_without_a_workload_is_named() -> None:
-    scene = one_server(1)
-    scene.decide("S", B=1)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "NotFound")
-
-    assert "runs on accelerator 'B'" in scene.condition()["message"]
-    assert scene.replicas("a") == 1
 
 
 async def test_a_workload_of_two_servers_runs_the_older_one() -> None:
@@ -1177,25 +1121,6 @@ async def test_writes_that_fail_three_times_block_the_server_until_they_succeed(
         await scene.until(lambda: scene.reason() == "Actuated")
 
     assert "no right to patch" in message
-
-
-async def test_nothing_is_scaled_while_nothing_is_decided() -> None:
-    scene = one_server(2)
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "Held")
-
-    assert scene.replicas("a") == 2
-
-
-async def test_a_server_that_is_not_to_be_served_gives_its_cards_up() -> None:
-    scene = one_server(2, load=2)
-    scene.decide("S", reason="NoCapacity")
-
-    async with running(scene):
-        await scene.until(lambda: scene.reason() == "Actuated")
-
-    assert scene.replicas("a") == 0
 
 
 async def test_an_idle_server_loses_its_replicas_also_if_its_spec_changes_meanwhile() -> None:

@@ -1,47 +1,38 @@
 """Both roles of one serving are scaled, in a cluster in memory and in virtual time."""
 
-import asyncio
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.scaling.controller import ScalingController
 from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.dialects import DIALECTS
 from inferno_operator.resources.objects import Key
-from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Served
-from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import started
-
-Manifest = dict[str, Any]
+from tests.unit.operator.controllers.scaling.scene import ClusterScene, Manifest
 
 TOKENS = {"avgInTokens": 2000, "avgOutTokens": 100}
 
 
-class Scene:
+class Scene(ClusterScene):
     """Server `s` on two roles of serving `m`, whose kind has no scale subresource."""
 
     def __init__(
         self, dialect: str = "kthena", roles: tuple[str, ...] = ("prefill", "decode")
     ) -> None:
-        self.cluster, self.dialect = FakeCluster(), DIALECTS[dialect]
+        super().__init__()
+        self.dialect = DIALECTS[dialect]
         serving = self.dialect.serving
         self.cluster.workloads.append(Served(serving, is_scalable=False))
         for name in ("A", "B"):
-            spec = {"name": name, "type": name, "cost": 10}
-            self.cluster.add(objects.manifest("Accelerator", spec, name=name.lower()))
+            self.add_accelerator(name)
         step = {"alpha": 10, "kappa": 0.0001, "delta": 0.02, "ahead": 1, "budget": 8192}
         profile = {"accCount": 1, "stepParms": step, "maxBatchSize": 8, "atTokens": 256}
         data = [{"acc": "A", "role": "Prefill"}, {"acc": "B", "role": "Decode"}]
         self.cluster.add(objects.model("M", [{**profile, **each} for each in data]))
         self.cluster.add(objects.service_class())
-        counts = [{"type": name, "count": 8} for name in ("A", "B")]
-        self.cluster.add(objects.manifest("Capacity", {"count": counts}, name="cards"))
+        self.add_cards(A=8, B=8)
         kind = {"apiVersion": serving.api_version, "kind": serving.kind, "name": "m"}
         workloads = [{**each, **kind} for each in self._roles("accelerator")]
         self.cluster.add(objects.server(spec={"workloads": workloads}))
@@ -50,9 +41,6 @@ class Scene:
     @staticmethod
     def _roles(field: str) -> list[Manifest]:
         return [{field: "A", "role": "Prefill"}, {field: "B", "role": "Decode"}]
-
-    def now(self) -> Any:  # noqa: ANN401 - a time
-        return objects.NOW + timedelta(seconds=asyncio.get_running_loop().time())
 
     def serve(self, roles: tuple[str, ...], groups: int = 1, manager: str = "kubectl") -> None:
         """Have a serving with these roles."""
@@ -127,25 +115,6 @@ class Scene:
         serving = self.cluster.objects[self.dialect.serving.kind, Key("default", "m")]
         return {role["name"]: role["replicas"] for role in serving["spec"]["template"]["roles"]}
 
-    @property
-    def told(self) -> Manifest:
-        status = self.cluster.objects["Server", Key("default", "s")].get("status", {})
-        found = (c for c in status.get("conditions", ()) if c["type"] == "Actuated")
-        return next(found, {"reason": "", "message": ""})
-
-    async def until(self, met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(1000):
-            while not met():
-                await self.cluster.something_changed()
-
-    def controller(self) -> ScalingController:
-        return ScalingController(
-            self.cluster,
-            Informers(self.cluster),
-            lambda resources: build_system(resources).system,
-            self.now,
-        )
-
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 async def test_a_decision_reaches_both_roles_and_only_their_numbers(dialect: str) -> None:
@@ -156,7 +125,7 @@ async def test_a_decision_reaches_both_roles_and_only_their_numbers(dialect: str
         await scene.until(lambda: scene.numbers == {"router": 0, "prefill": 3, "decode": 2})
         scene.run("prefill", 3)
         scene.run("decode", 2)
-        await scene.until(lambda: scene.told["reason"] == "Actuated")
+        await scene.until(lambda: scene.reason() == "Actuated")
         current = scene.cluster.objects["Server", Key("default", "s")]["spec"]["currentAlloc"]
 
     assert {r: part["numReplicas"] for r, part in current["roles"].items()} == {
@@ -184,12 +153,12 @@ async def test_numbers_that_would_mean_something_else_are_not_written(
     scene.decide(3, 2)
 
     async with started(scene.controller()):
-        await scene.until(lambda: scene.told["reason"] == reason)
+        await scene.until(lambda: scene.reason() == reason)
         held = dict(scene.numbers)
         scene.serve(("prefill", "decode"))
         await scene.until(lambda: scene.numbers == {"prefill": 3, "decode": 2})
 
-    assert text in scene.told["message"] or scene.told["reason"] == "Moving"
+    assert text in scene.condition()["message"] or scene.reason() == "Moving"
     assert set(held.values()) == {0}
 
 
@@ -200,9 +169,9 @@ async def test_another_writer_of_the_roles_is_named() -> None:
     async with started(scene.controller()):
         await scene.until(lambda: scene.numbers == {"prefill": 3, "decode": 2})
         scene.serve(("prefill", "decode"), manager="argocd")
-        await scene.until(lambda: scene.told["reason"] == "ForeignWriter")
+        await scene.until(lambda: scene.reason() == "ForeignWriter")
 
-    assert "'argocd'" in scene.told["message"]
+    assert "'argocd'" in scene.condition()["message"]
     assert scene.numbers == {"prefill": 0, "decode": 0}
 
 

@@ -2,18 +2,23 @@
 
 from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferno_operator.controllers.scaling.status import judge_progress
 from inferno_operator.controllers.scaling.steps import (
     ReplicaTarget,
     ServerTargets,
     State,
     next_steps,
 )
+from inferno_optimizer.system import Role
 from tests.examples import several
+from tests.tiers import sampled
+from tests.unit.operator import objects
 from tests.unit.operator.controllers.scaling.workloads.pods import (
     CARDS,
     Scene,
@@ -140,28 +145,6 @@ def test_a_server_that_can_do_without_lends_a_card_for_a_swap_and_gets_it_back()
     assert scene.broken == []
 
 
-def test_the_last_replica_of_an_idle_server_is_not_lent() -> None:
-    swap = [targets(20, A=(0, 2, 2), B=(2, 0, 0)), targets(20, name="t", A=(2, 0, 0), B=(0, 2, 2))]
-    idle, spare = (targets(0, name="u", A=(n, n, n)) for n in (1, 2))
-
-    assert next_steps([*swap, idle], {"A": 3, "B": 2}).replicas == {}
-    assert next_steps([*swap, spare], {"A": 4, "B": 2}).replicas == {("u", "A"): 1}
-
-
-@pytest.mark.parametrize(("lender", "lends"), [("a", {}), ("z", {("z", "B"): 1})])
-def test_a_server_that_would_take_the_card_back_first_lends_none(
-    lender: str, lends: Mapping[tuple[str, str], int]
-) -> None:
-    """Such a server lost a replica and got it back, again and again."""
-    lending = targets(30, name=lender, B=(2, 2, 2), B2=(1, 0, 0), C=(0, 2, 2))
-    waiting = targets(20, name="b", A=(0, 1, 1), B=(2, 1, 1))
-    other = targets(30, name="c", A4=(1, 0, 0), B=(0, 3, 3))
-
-    steps = next_steps([lending, waiting, other], {"A": 4, "B": 6, "C": 2})
-
-    assert steps.replicas == lends
-
-
 def test_a_swap_that_nobody_can_begin_is_blocked_and_says_which_cards_are_missing() -> None:
     scene = Scene(
         {"s": server(load=20, A=2, B=0), "t": server(load=20, A=0, B=2)}, {"A": 2, "B": 2}
@@ -178,93 +161,318 @@ def test_a_swap_that_nobody_can_begin_is_blocked_and_says_which_cards_are_missin
     assert scene.writes == 0
 
 
-def test_a_switch_gets_all_new_replicas_before_it_loses_an_old_one() -> None:
-    first = next_steps([targets(A=(0, 3, 3), B=(2, 0, 0))], {"A": 3, "B": 2})
-    starting = next_steps([targets(A=(0, 3, 3), B=(2, 2, 1))], {"A": 3, "B": 2})
-    ready = next_steps([targets(A=(0, 3, 3), B=(2, 2, 2))], {"A": 3, "B": 2})
+def on(
+    place: str,
+    wanted: int,
+    asked: int,
+    ready: int | None = None,
+    rate: float | None = 10.0,
+    **more: Any,  # noqa: ANN401 - fields of a target
+) -> ReplicaTarget:
+    """Replicas on an accelerator, maybe in a role; all that are asked for exist, and serve."""
+    name, _, role = place.partition(" ")
+    fields = {"card_type": name[0], "cards": CARDS.get(name, 1), "live": asked, **more}
+    fields["ready"] = asked if ready is None else ready
+    fields["role"] = Role(role.title() or "Both")
+    return ReplicaTarget(accelerator=place, wanted=wanted, spec=asked, rate=rate, **fields)
 
-    assert first.replicas == {("s", "B"): 2}
-    assert starting.replicas == {}
-    assert ready.replicas == {("s", "A"): 0}
 
-
-def targets(
-    load: float = 5.0, *, name: str = "s", priority: int = 1, **counts: tuple[int, int, int]
+def of(
+    *targets: ReplicaTarget,
+    name: str = "s",
+    priority: int = 1,
+    load: float = 5.0,
+    **more: Any,  # noqa: ANN401 - fields of a server
 ) -> ServerTargets:
-    """A server with wanted, written and ready replicas; all written ones exist."""
-    found = tuple(
-        ReplicaTarget(a, a[0], CARDS[a], wanted, spec, spec, ready, rate=10.0)
-        for a, (wanted, spec, ready) in counts.items()
-    )
-    return ServerTargets(name, priority, load, found)
+    return ServerTargets(name, priority, load, targets, **more)
 
 
-def test_the_cards_go_to_the_most_important_class_and_then_by_name() -> None:
-    servers = [
-        targets(name="a", priority=2, A=(2, 0, 0)),
-        targets(name="c", priority=1, A=(2, 0, 0)),
-        targets(name="b", priority=1, A=(2, 0, 0)),
+def switching(ready: int, asked: int = 2) -> list[ServerTargets]:
+    return [of(on("A", 0, 3), on("B", 2, asked, ready))]
+
+
+def swapping(*others: ServerTargets) -> list[ServerTargets]:
+    """Two servers that wait for each other's cards, beside others."""
+    first = of(on("A", 0, 2), on("B", 2, 0), load=20)
+    return [first, of(on("A", 2, 0), on("B", 0, 2), load=20, name="t"), *others]
+
+
+def lending(lender: str) -> list[ServerTargets]:
+    """A server that could lend a card, and would take it back first if it comes first by name."""
+    return [
+        of(on("B", 2, 2), on("B2", 1, 0), on("C", 0, 2), load=30, name=lender),
+        of(on("A", 0, 1), on("B", 2, 1), load=20, name="b"),
+        of(on("A4", 1, 0), on("B", 0, 3), load=30, name="c"),
     ]
 
-    steps = next_steps(servers, {"A": 3})
 
-    assert steps.replicas == {("b", "A"): 2, ("c", "A"): 1}
-    assert steps.progress["a"].state == State.BLOCKED
-    assert steps.progress["a"].missing == {"A": 2}
-
-
-def test_a_reduction_that_the_present_load_forbids_is_not_made() -> None:
-    steps = next_steps([targets(load=35, A=(2, 5, 5))], {"A": 5})
-
-    assert steps.replicas == {("s", "A"): 4}
+def apart(prefill: int, decode: int) -> list[ServerTargets]:
+    """A server that moves to both roles, of which so many replicas are ready."""
+    roles = on("B prefill", 1, 1, prefill, 20.0), on("C decode", 2, 2, decode)
+    return [of(on("A", 0, 2), *roles, load=20)]
 
 
-def test_best_effort_gives_the_cards_up_although_the_load_needs_them() -> None:
-    plain = targets(load=35, A=(2, 4, 4))
-    best_effort = ServerTargets("s", 1, 35, plain.targets, is_best_effort=True)
-
-    assert next_steps([best_effort], {"A": 4}).replicas == {("s", "A"): 2}
+def halved(prefill: int, decode: int) -> list[ServerTargets]:
+    return [of(on("A prefill", prefill, 8), on("A decode", decode, 8, rate=None), load=0)]
 
 
-def test_replicas_of_unknown_speed_stay_until_the_others_carry_the_load() -> None:
-    old = ReplicaTarget("A", "A", 1, wanted=0, spec=2, live=2, ready=2)
-    new = ReplicaTarget("B", "B", 1, wanted=2, spec=2, live=2, ready=1, rate=10.0)
-
-    assert next_steps([ServerTargets("s", 1, 20, (old, new))], FULL).replicas == {}
-
-
-def test_pods_that_find_no_node_are_given_up_before_anything_that_runs() -> None:
-    stuck = ReplicaTarget("A", "A", 1, wanted=5, spec=5, live=5, ready=3, unscheduled=2, rate=10.0)
-
-    steps = next_steps([ServerTargets("s", 1, 50, (stuck,))], FULL)
-
-    assert steps.replicas == {("s", "A"): 3}
+def important(priority: int = 1) -> list[ServerTargets]:
+    """A server that waits for cards of another one with priority 2, which is to give up 7."""
+    waiting = of(on("A", 5, 0), name="t", priority=priority, load=1)
+    return [waiting, of(on("A", 1, 8), priority=2, load=1)]
 
 
-def test_pods_that_were_given_up_and_still_exist_are_not_given_up_twice() -> None:
-    stuck = ReplicaTarget("A", "A", 1, wanted=5, spec=3, live=5, ready=3, unscheduled=2, rate=10.0)
+OLD = on("A", 0, 10, standing=10)
+SHARES = on("B prefill", 1, 2, rate=20.0), on("C decode", 3, 3)
+LAST, DECODE = on("A prefill", 0, 1, rate=20.0), on("C decode", 1, 1)
+MOVING = of(LAST, on("B prefill", 1, 0, rate=20.0, card_type="A"), DECODE, load=0)
+PRIORITIES = [
+    of(on("A", 2, 0), name=name, priority=n) for name, n in (("a", 2), ("c", 1), ("b", 1))
+]
 
-    assert next_steps([ServerTargets("s", 1, 50, (stuck,))], FULL).replicas == {}
+CASES: dict[str, tuple[list[ServerTargets], dict[str, int], dict[str, int]]] = {
+    "the last replica of an idle server is not lent": (
+        swapping(of(on("A", 1, 1), name="u", load=0)),
+        {"A": 3, "B": 2},
+        {},
+    ),
+    "a replica of a server that can do without is lent": (
+        swapping(of(on("A", 2, 2), name="u", load=0)),
+        {"A": 4, "B": 2},
+        {"u A": 1},
+    ),
+    # Such a server lost a replica and got it back, again and again.
+    "who would take the card back first lends none": (
+        lending("a"),
+        {"A": 4, "B": 6, "C": 2},
+        {},
+    ),
+    "who gets the card back later lends it": (
+        lending("z"),
+        {"A": 4, "B": 6, "C": 2},
+        {"z B": 1},
+    ),
+    "a switch gets all new replicas first": (switching(0, 0), {"A": 3, "B": 2}, {"s B": 2}),
+    "a switch waits while new replicas start": (switching(1), {"A": 3, "B": 2}, {}),
+    "a switch ends when the new replicas serve": (switching(2), {"A": 3, "B": 2}, {"s A": 0}),
+    "cards go to the most important class, then by name": (
+        PRIORITIES,
+        {"A": 3},
+        {"b A": 2, "c A": 1},
+    ),
+    "the present load forbids a reduction": ([of(on("A", 2, 5), load=35)], {"A": 5}, {"s A": 4}),
+    "best effort gives cards up although the load needs them": (
+        [of(on("A", 2, 4), load=35, is_best_effort=True)],
+        {"A": 4},
+        {"s A": 2},
+    ),
+    "replicas of unknown speed stay until the others carry the load": (
+        [of(on("A", 0, 2, rate=None), on("B", 2, 2, 1), load=20)],
+        FULL,
+        {},
+    ),
+    "pods that find no node are given up before anything that runs": (
+        [of(on("A", 5, 5, 3, unscheduled=2), load=50)],
+        FULL,
+        {"s A": 3},
+    ),
+    "pods that still exist are not given up twice": (
+        [of(on("A", 5, 3, 3, live=5, unscheduled=2), load=50)],
+        FULL,
+        {},
+    ),
+    "nothing is added while a server pauses": (
+        [of(on("A", 5, 3), load=50, is_paused=True)],
+        FULL,
+        {},
+    ),
+    "a more important server gets the cards that it needs at once": (
+        important(),
+        {"A": 8},
+        {"s A": 3},
+    ),
+    "a more important server takes free cards first": (
+        important(),
+        {"A": 9},
+        {"s A": 4, "t A": 1},
+    ),
+    "a more important server takes none where enough are free": (
+        important(),
+        {"A": 20},
+        {"s A": 4, "t A": 5},
+    ),
+    "a server that is as important waits": (important(2), {"A": 8}, {"s A": 4}),
+    "a server that is less important waits": (important(3), {"A": 8}, {"s A": 4}),
+    "a reduction is made": ([of(on("A", 1, 2), load=1)], {"A": 8}, {"s A": 1}),
+    "a reduction waits for the window": (
+        [of(on("A", 1, 2), load=1, served=({"A": 4},))],
+        {"A": 8},
+        {},
+    ),
+    "a move waits until its new replicas serve": (
+        [of(OLD, on("H", 4, 4, 3, 25.0), load=90)],
+        {"A": 20, "H": 9},
+        {},
+    ),
+    "a move that keeps the strength is no reduction": (
+        [of(OLD, on("H", 4, 4, rate=25.0, standing=4), load=90)],
+        {"A": 20, "H": 9},
+        {"s A": 0},
+    ),
+    "a move to far less goes in steps: 30 and 25 are half of 100": (
+        [of(OLD, on("H", 1, 1, rate=25.0), load=20)],
+        {"A": 20, "H": 9},
+        {"s A": 3},
+    ),
+    "strong replicas that failed count as what they carried": (
+        [
+            of(
+                on("A", 0, 12, standing=12),
+                on("B", 6, 6, 0, 60.0),
+                served=({"A": 12, "B": 6},),
+            )
+        ],
+        {"A": 20, "B": 9},
+        {},
+    ),
+    "a move is as fast beside a weak place that stays": (
+        [of(on("A", 0, 6, standing=6), on("H", 6, 6), on("L", 1, 1, rate=0.5, standing=1))],
+        {"A": 6, "H": 6, "L": 1},
+        {"s A": 0},
+    ),
+    "old replicas stay until the new ones carry the measured load": (
+        [of(on("A", 0, 10), on("H", 4, 4, rate=25.0), load=120)],
+        {"A": 20, "H": 9},
+        {"s A": 2},
+    ),
+    "a mix keeps half of what all its replicas carry": (
+        [of(OLD, on("H", 4, 4, standing=4), load=1)],
+        {"A": 20, "H": 9},
+        {"s A": 3},
+    ),
+    "prefill keeps half of its replicas": (halved(1, 8), {"A": 20}, {"s A prefill": 4}),
+    "decode keeps half of its replicas": (halved(8, 1), {"A": 20}, {"s A decode": 4}),
+    "each role keeps half of its replicas": (
+        halved(1, 1),
+        {"A": 20},
+        {"s A prefill": 4, "s A decode": 4},
+    ),
+    "whole replicas wait for decode": (apart(1, 0), {"A": 2, "B": 1, "C": 2}, {}),
+    "whole replicas wait for prefill": (apart(0, 2), {"A": 2, "B": 1, "C": 2}, {}),
+    "whole replicas go when both roles are ready": (
+        apart(1, 2),
+        {"A": 2, "B": 1, "C": 2},
+        {"s A": 0},
+    ),
+    "a role is reduced to what the other needs of it": (
+        [of(*SHARES, load=20)],
+        {"B": 2, "C": 3},
+        {"s B prefill": 1},
+    ),
+    "a role is not reduced below that": ([of(*SHARES, load=30)], {"B": 2, "C": 3}, {}),
+    "the last replica of a role stays without load": ([MOVING], {"A": 1, "C": 1}, {}),
+    "another replica of the role comes first": ([MOVING], {"A": 2, "C": 1}, {"s B prefill": 1}),
+    "both roles go when whole replicas are ready": (
+        [of(on("A", 1, 1), LAST, on("C decode", 0, 1), load=0)],
+        {"A": 2, "C": 1},
+        {"s A prefill": 0, "s C decode": 0},
+    ),
+}
+"""Servers and cards, and the numbers of replicas that are written."""
 
 
-def test_nothing_is_added_while_a_server_pauses() -> None:
-    waits = ReplicaTarget("A", "A", 1, wanted=5, spec=3, live=3, ready=3, rate=10.0)
+@pytest.mark.parametrize("case", CASES)
+def test_the_next_numbers_of_replicas(case: str) -> None:
+    servers, capacity, numbers = CASES[case]
 
-    steps = next_steps([ServerTargets("s", 1, 50, (waits,), is_paused=True)], FULL)
+    steps = next_steps(servers, capacity)
 
-    assert (steps.replicas, steps.progress["s"].state) == ({}, State.BLOCKED)
+    assert {f"{name} {place}": n for (name, place), n in steps.replicas.items()} == numbers
+
+
+@pytest.mark.parametrize(("lacking", "left"), [(1, 2), (2, 4)])
+def test_a_more_important_server_that_others_scale_gets_the_cards_too(
+    lacking: int, left: int
+) -> None:
+    _, rest = important()
+
+    assert next_steps([rest], {"A": 2}, {"A": lacking}).replicas == {("s", "A"): left}
+
+
+@pytest.mark.parametrize(
+    ("case", "server", "state", "missing"),
+    [
+        ("cards go to the most important class, then by name", "a", State.BLOCKED, {"A": 2}),
+        ("nothing is added while a server pauses", "s", State.BLOCKED, {"A": 2}),
+        ("a reduction waits for the window", "s", State.SHRINKING, {}),
+    ],
+)
+def test_a_server_that_waits_says_what_for(
+    case: str, server: str, state: State, missing: dict[str, int]
+) -> None:
+    servers, capacity, _ = CASES[case]
+
+    progress = next_steps(servers, capacity).progress[server]
+
+    assert (progress.state, progress.missing) == (state, missing)
 
 
 def test_the_cards_of_servers_that_others_scale_count_as_used() -> None:
-    others = ServerTargets(
-        "o",
-        1,
-        0,
-        (ReplicaTarget("A", "A", 1, wanted=3, spec=2, live=2, ready=2),),
-        is_writable=False,
-    )
+    others = of(on("A", 3, 2, rate=None), name="o", load=0, is_writable=False)
 
-    steps = next_steps([others, targets(A=(4, 0, 0))], {"A": 4})
+    steps = next_steps([others, of(on("A", 4, 0))], {"A": 4})
 
     assert steps.replicas == {("s", "A"): 1}
     assert set(steps.progress) == {"s"}
+
+
+def test_a_move_within_a_type_of_card_waits_for_the_window_and_says_until_when() -> None:
+    old, new = on("A", 0, 3, standing=3), on("A4", 2, 1, rate=45.0)
+    server = of(old, new, load=40, served=({"A": 15},))
+    able = of(on("A4", 2, 2, rate=45.0, standing=2), name="t", priority=2, load=1)  # to lend one
+
+    steps = next_steps([server, able], {"A": 16})
+    progress = steps.progress["s"]
+    verdict = judge_progress(server, progress, "", next_reduction=objects.NOW)
+
+    assert steps.replicas == {}
+    assert (progress.state, dict(progress.slowed)) == (State.MOVING, {"A": (3, 3)})
+    assert verdict.reason == "Moving"
+    assert verdict.message == (
+        f"3 x A (0 wanted) + 1 x A4 (2 wanted); more may go at {objects.NOW:%H:%M:%S} UTC:"
+        " spec.guard.maxDecreasePercent is 50"
+    )
+
+
+def both_roles(load: float, together: int = 0, prefill: int = 0, decode: int = 0) -> Server:
+    """A server whose replicas do both, or prefill and decode, all on cards of one type."""
+    return Server(
+        1,
+        {
+            "A": Workload(10.0, wanted=together),
+            "A prefill": Workload(20.0, wanted=prefill, role=Role.PREFILL),
+            "A decode": Workload(10.0, wanted=decode, role=Role.DECODE),
+        },
+        load,
+    )
+
+
+@pytest.mark.parametrize("seed", sampled(range(40)))
+@pytest.mark.parametrize("deadly", [0.0, 0.5])
+@pytest.mark.parametrize("most", [9, 12, 20])
+def test_a_move_of_both_roles_keeps_the_load_and_the_cards_whenever_the_operator_is_killed(
+    seed: int, deadly: float, most: int
+) -> None:
+    chance = Random(seed)  # noqa: S311 - the same events each time
+    moving, beside = both_roles(36, together=4), both_roles(9, together=1)
+    scene = Scene({"s": moving, "t": beside}, {"A": most}, seed, deadly)
+    scene.start()
+    for plan in ((0, 2, 4), (4, 0, 0), (0, 2, 5), (0, 3, 4)):
+        for workload, wanted in zip(moving.workloads.values(), plan, strict=True):
+            workload.wanted = wanted
+        scene.run(chance.randint(3, 9) if chance.random() < 0.3 else 100_000)
+    scene.run()
+
+    assert scene.broken == []
+    assert moving.is_done
+    assert moving.carried >= moving.load

@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_operator.controllers.scaling.reductions import Guards
-from inferno_operator.controllers.scaling.status import judge_progress
-from inferno_operator.controllers.scaling.steps import (
-    ReplicaTarget,
-    ServerTargets,
-    State,
-    next_steps,
-)
 from inferno_operator.resources.objects import Key
-from inferno_optimizer.system import Role
 from inferno_optimizer.way_down import WayDown
 from tests.examples import several
 from tests.unit.operator import objects
@@ -157,30 +149,26 @@ async def test_a_restart_in_between_changes_nothing() -> None:
     assert scene.falls("a") == []
 
 
-async def test_an_operator_whose_clock_was_ahead_holds_nothing_up_for_longer_than_a_window() -> (
-    None
-):
-    scene = watched(8, 1)
-    future = [{"time": scene_time(86400), "replicas": [{"accelerator": "A", "replicas": 8}]}]
+def remember(scene: Scene, **status: object) -> None:
+    """Have the status of the Server say something more."""
     stored = scene.server()
-    scene.cluster.add({**stored, "status": {**stored["status"], "reductions": future}})
-
-    async with running(scene), in_background(scene.watch()):
-        await scene.until(lambda: scene.replicas("a") == 4)
-        await scene.until(lambda: scene.replicas("a") == 2)
-
-    assert scene.falls("a") == []
+    scene.cluster.add({**stored, "status": {**stored["status"], **status}})
 
 
-async def test_more_replicas_than_now_in_a_future_of_another_clock_hold_a_window_at_most() -> None:
+@pytest.mark.parametrize("replicas", [8, 40])
+async def test_an_operator_whose_clock_was_ahead_holds_nothing_up_for_longer_than_a_window(
+    replicas: int,
+) -> None:
     scene = watched(8, 1)
-    future = [{"time": scene_time(86400), "replicas": [{"accelerator": "A", "replicas": 40}]}]
-    stored = scene.server()
-    scene.cluster.add({**stored, "status": {**stored["status"], "reductions": future}})
+    served = [{"accelerator": "A", "replicas": replicas}]
+    remember(scene, reductions=[{"time": scene_time(86400), "replicas": served}])
 
     async with running(scene), in_background(scene.watch()):
         await scene.until(lambda: scene.replicas("a") == 4)
         assert asyncio.get_running_loop().time() < 310
+        await scene.until(lambda: scene.replicas("a") == 2)
+
+    assert scene.falls("a") == []
 
 
 @pytest.mark.parametrize("failing", [3, 5, 8])
@@ -329,29 +317,19 @@ def test_of_an_optimizer_that_was_never_right_what_can_be_read_is_in_force(
     assert Guards().way_down("default", [manifest]).window_s == window_s
 
 
-async def test_what_a_person_approved_goes_at_once() -> None:
+@pytest.mark.parametrize(("approved", "after"), [(1, [8, 1]), (2, [8, 4])])
+async def test_what_a_person_approved_goes_at_once_and_no_other_decision(
+    approved: int, after: list[int]
+) -> None:
     scene = watched(8, 1)
-    approved = {"plan": "p-1", "replicas": [{"accelerator": "A", "replicas": 1}]}
-    stored = scene.server()
-    scene.cluster.add({**stored, "status": {**stored["status"], "approved": approved}})
-
-    async with running(scene), in_background(scene.watch()):
-        await scene.until(lambda: scene.reason() == "Actuated")
-
-    assert scene.reductions("a") == [8, 1]
-
-
-async def test_an_approval_of_another_decision_counts_for_nothing() -> None:
-    scene = watched(8, 1)
-    approved = {"plan": "p-1", "replicas": [{"accelerator": "A", "replicas": 2}]}
-    stored = scene.server()
-    scene.cluster.add({**stored, "status": {**stored["status"], "approved": approved}})
+    replicas = [{"accelerator": "A", "replicas": approved}]
+    remember(scene, approved={"plan": "p-1", "replicas": replicas})
 
     async with running(scene), in_background(scene.watch()):
         await scene.until(lambda: scene.replicas("a") < 8)
         scene.note()
 
-    assert scene.reductions("a") == [8, 4]
+    assert scene.reductions("a") == after
 
 
 async def test_a_person_who_scales_down_is_not_held() -> None:
@@ -381,139 +359,6 @@ async def test_what_others_scale_is_remembered_too() -> None:
 
     (reduction,) = scene.server()["status"]["reductions"]
     assert reduction["replicas"] == [{"accelerator": "A", "replicas": 8}]
-
-
-def targets(
-    name: str = "s", *, priority: int = 1, load: float = 1.0, **counts: tuple[int, int]
-) -> ServerTargets:
-    """A server with wanted replicas, and others that all serve."""
-    found = (
-        ReplicaTarget(a, a, 1, wanted, n, n, n, rate=10.0) for a, (wanted, n) in counts.items()
-    )
-    return ServerTargets(name, priority, load, tuple(found))
-
-
-def test_a_more_important_server_gets_the_cards_that_it_needs_at_once() -> None:
-    important = targets("t", priority=1, A=(5, 0))
-    rest = targets("s", priority=2, A=(1, 8))
-
-    assert next_steps([important, rest], {"A": 8}).replicas == {("s", "A"): 3}
-    assert next_steps([important, rest], {"A": 9}).replicas == {("s", "A"): 4, ("t", "A"): 1}
-    assert next_steps([important, rest], {"A": 20}).replicas == {("s", "A"): 4, ("t", "A"): 5}
-
-
-@pytest.mark.parametrize("priority", [2, 3])
-def test_a_server_that_is_no_more_important_waits(priority: int) -> None:
-    other, rest = targets("t", priority=priority, A=(5, 0)), targets("s", priority=2, A=(1, 8))
-
-    assert next_steps([other, rest], {"A": 8}).replicas == {("s", "A"): 4}
-
-
-def test_a_more_important_server_that_others_scale_gets_the_cards_too() -> None:
-    rest = targets("s", priority=2, A=(1, 8))
-
-    assert next_steps([rest], {"A": 2}, {"A": 1}).replicas == {("s", "A"): 2}
-    assert next_steps([rest], {"A": 2}, {"A": 2}).replicas == {("s", "A"): 4}
-
-
-def test_a_server_that_is_held_is_not_blocked() -> None:
-    steps = next_steps([targets(A=(1, 2))], {"A": 8})
-    held = ServerTargets("s", 1, 1.0, targets(A=(1, 2)).targets, served=({"A": 4},))
-
-    assert steps.replicas == {("s", "A"): 1}
-    assert next_steps([held], {"A": 8}).replicas == {}
-    assert next_steps([held], {"A": 8}).progress["s"].state == State.SHRINKING
-
-
-def test_a_move_that_keeps_the_strength_is_no_reduction() -> None:
-    old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0, standing=10)
-    starts = ReplicaTarget("H", "H", 1, 4, 4, 4, 3, rate=25.0)
-    serves = ReplicaTarget("H", "H", 1, 4, 4, 4, 4, rate=25.0, standing=4)
-
-    assert (
-        next_steps([ServerTargets("s", 1, 90.0, (old, starts))], {"A": 20, "H": 9}).replicas == {}
-    )
-    moved = next_steps([ServerTargets("s", 1, 90.0, (old, serves))], {"A": 20, "H": 9})
-    assert moved.replicas == {("s", "A"): 0}
-
-
-def test_a_move_to_far_less_is_a_reduction_and_goes_in_steps() -> None:
-    old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0, standing=10)
-    new = ReplicaTarget("H", "H", 1, 1, 1, 1, 1, rate=25.0)
-
-    steps = next_steps([ServerTargets("s", 1, 20.0, (old, new))], {"A": 20, "H": 9})
-
-    assert steps.replicas == {("s", "A"): 3}  # 30 and 25 are half of 100
-
-
-def test_strong_replicas_that_failed_count_as_what_they_carried() -> None:
-    old = ReplicaTarget("A", "A", 1, 0, 12, 12, 12, rate=10.0, standing=12)
-    new = ReplicaTarget("B", "B", 1, 6, 6, 6, 0, rate=60.0)  # they stood until they failed
-    served = ({"A": 12, "B": 6},)
-
-    steps = next_steps([ServerTargets("s", 1, 5.0, (old, new), served=served)], {"A": 20, "B": 9})
-
-    assert steps.replicas == {}
-
-
-def test_a_move_within_a_type_of_card_waits_for_the_window_and_says_until_when() -> None:
-    old = ReplicaTarget("A1", "T", 1, 0, 3, 3, 3, rate=10.0, standing=3)
-    new = ReplicaTarget("A4", "T", 4, 2, 1, 1, 1, rate=45.0)
-    server = ServerTargets("s", 1, 40.0, (old, new), served=({"A1": 15},))
-    able = ReplicaTarget("A4", "T", 4, 2, 2, 2, 2, rate=45.0, standing=2)  # to lend one
-
-    steps = next_steps([server, ServerTargets("t", 2, 1.0, (able,))], {"T": 16})
-    progress = steps.progress["s"]
-    verdict = judge_progress(server, progress, "", next_reduction=objects.NOW)
-
-    assert steps.replicas == {}
-    assert (progress.state, dict(progress.slowed)) == (State.MOVING, {"A1": (3, 3)})
-    assert verdict.reason == "Moving"
-    assert verdict.message == (
-        f"3 x A1 (0 wanted) + 1 x A4 (2 wanted); more may go at {objects.NOW:%H:%M:%S} UTC:"
-        " spec.guard.maxDecreasePercent is 50"
-    )
-
-
-def test_a_move_goes_on_as_fast_beside_a_weak_place_that_stays() -> None:
-    old = ReplicaTarget("A", "A", 1, 0, 6, 6, 6, rate=10.0, standing=6)
-    new = ReplicaTarget("H", "H", 1, 6, 6, 6, 6, rate=10.0)
-    weak = ReplicaTarget("L", "L", 1, 1, 1, 1, 1, rate=0.5, standing=1)
-    server = ServerTargets("s", 1, 5.0, (old, new, weak))
-
-    assert next_steps([server], {"A": 6, "H": 6, "L": 1}).replicas == {("s", "A"): 0}
-
-
-def test_the_old_replicas_stay_until_the_new_ones_carry_the_measured_load() -> None:
-    old = ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0)
-    new = ReplicaTarget("H", "H", 1, 4, 4, 4, 4, rate=25.0)
-
-    steps = next_steps([ServerTargets("s", 1, 120.0, (old, new))], {"A": 20, "H": 9})
-
-    assert steps.replicas == {("s", "A"): 2}
-
-
-@pytest.mark.parametrize(("prefill", "decode"), [(1, 8), (8, 1), (1, 1)])
-def test_each_role_keeps_half_of_its_replicas(prefill: int, decode: int) -> None:
-    found = (
-        ReplicaTarget("A prefill", "A", 1, prefill, 8, 8, 8, rate=10.0, role=Role.PREFILL),
-        ReplicaTarget("A decode", "A", 1, decode, 8, 8, 8, rate=None, role=Role.DECODE),
-    )
-    steps = next_steps([ServerTargets("s", 1, 0.0, found)], {"A": 20}).replicas
-
-    assert steps.get(("s", "A prefill"), 8) == max(prefill, 4)
-    assert steps.get(("s", "A decode"), 8) == max(decode, 4)
-
-
-def test_a_mix_keeps_half_of_what_all_its_replicas_carry() -> None:
-    found = (
-        ReplicaTarget("A", "A", 1, 0, 10, 10, 10, rate=10.0, standing=10),
-        ReplicaTarget("H", "H", 1, 4, 4, 4, 4, rate=10.0, standing=4),
-    )
-
-    steps = next_steps([ServerTargets("s", 1, 1.0, found)], {"A": 20, "H": 9})
-
-    assert steps.replicas == {("s", "A"): 3}
 
 
 @several(30)
