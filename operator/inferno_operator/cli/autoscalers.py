@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import yaml
 
-from inferno_operator.cli.options.autoscalers import Access, Autoscaler, ScaledObjectOwner
+from inferno_operator.cli.options import Access, Autoscaler, ScaledObjectOwner
 from inferno_operator.resources import Resource, Server, Workload
 from inferno_operator.resources.observation import only
 from inferno_operator.resources.serving_roles import serving_role

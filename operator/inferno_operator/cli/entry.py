@@ -28,7 +28,7 @@ def kubectl_inferno() -> None:
 def kubectl_complete_inferno() -> None:
     """Complete the last argument of `kubectl inferno`; kubectl runs a program of this name."""
     _let_imports_end()
-    from inferno_operator.cli.kubectl.completion import complete
+    from inferno_operator.cli.kubectl.main import complete
 
     sys.stdout.write(complete(sys.argv[1:]))
 

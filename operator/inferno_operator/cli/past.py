@@ -9,9 +9,9 @@ import numpy as np
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.interrupts import run_async
+from inferno_operator.cli.console import run_async
 from inferno_operator.cli.offline.traces import write_trace
-from inferno_operator.cli.options.inputs import duration_of
+from inferno_operator.cli.options import duration_of
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, Tell, read_loads
 from inferno_operator.resources import Resource, Server

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from inferno_operator.cli.offline.calibration import Measurements
+from inferno_operator.cli.calibration import Measurements
 from inferno_operator.cli.offline.manifests import object_name
 from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_operator.resources import API_VERSION, Model

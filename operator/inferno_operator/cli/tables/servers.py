@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from rich.text import Text
 
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.solution import (
     PlannedReplicas,
     describe_cached_prompts,

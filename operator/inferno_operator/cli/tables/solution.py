@@ -6,7 +6,7 @@ Costs are in cents/hour where no currency is asked for, latencies in ms, rates i
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import Part, TextTable, group_notes
 from inferno_optimizer.explain.comparison import Comparison, DecisionDifference, served
 from inferno_optimizer.explain.options import Option, explain, with_choice

@@ -14,7 +14,7 @@ import pytest
 from inferno_operator.adapters.completions.client import EngineEndpoint, EngineError, connect
 from inferno_operator.adapters.completions.load import Clients, TrialResult
 from inferno_operator.cli.bench import Benchmark, RunsFile, allowed, measure, runs, shape_of
-from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
+from inferno_operator.cli.calibration import calibrate_windows, read_measurements
 from inferno_operator.cli.tables.calibration import describe_run
 from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.plan import Scope, Shape, Trial

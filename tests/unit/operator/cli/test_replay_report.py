@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inferno_operator.cli.replay import Replayed, replay_policies
-from inferno_operator.cli.replay_report import replay_page
+from inferno_operator.cli.report import build_replay_page
 from inferno_operator.pages.html import ReplayPage, render_replay
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
@@ -35,7 +35,7 @@ def found(scenario: Scenario) -> list[Replayed]:
 @pytest.fixture(scope="module")
 def page(scenario: Scenario, found: list[Replayed]) -> ReplayPage:
     """Their page."""
-    return replay_page("Replay", scenario, found)
+    return build_replay_page("Replay", scenario, found)
 
 
 def test_a_policy_has_what_its_account_says(page: ReplayPage, found: list[Replayed]) -> None:
@@ -62,7 +62,7 @@ def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: Re
 def test_the_page_of_the_same_replays_is_the_same(
     scenario: Scenario, found: list[Replayed], page: ReplayPage
 ) -> None:
-    assert render_replay(replay_page("Replay", scenario, found)) == render_replay(page)
+    assert render_replay(build_replay_page("Replay", scenario, found)) == render_replay(page)
 
 
 def test_the_name_of_a_long_file_breaks_between_its_folders(page: ReplayPage) -> None:
@@ -85,7 +85,7 @@ def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
     (one,) = replay_policies(shown, ["hpa"], lambda _: None)
 
-    html = render_replay(replay_page("Replay", shown, [one] * 12))
+    html = render_replay(build_replay_page("Replay", shown, [one] * 12))
 
     assert len(html.encode()) < LARGEST
 

@@ -30,7 +30,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.answer import PlanAnswer, answer_plan, sort_plans
+from inferno_operator.cli.kubectl.choices import (
+    DryRun,
+    PlanAnswer,
+    answer_plan,
+    choose_server,
+    decide,
+    sort_plans,
+)
 from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
 from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, view_history
@@ -40,8 +47,6 @@ from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings
 from inferno_operator.cli.kubectl.console.plans import view_next_plan, view_plan, view_plans
 from inferno_operator.cli.kubectl.console.server import SeenEvents, view_server
-from inferno_operator.cli.kubectl.dry_run import DryRun, decide
-from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.tables.table import format_csv, order_rows
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import sort_plans
 from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
@@ -15,7 +15,7 @@ from inferno_operator.cli.kubectl.console.page import (
     Trend,
 )
 from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.plans import summarize
 from inferno_operator.cli.tables.servers import (
     CardUse,

@@ -10,9 +10,9 @@ from datetime import datetime
 from sys import intern
 from typing import NamedTuple
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import sort_plans
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, format_placements
 from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_operator.controllers.planning.proposal import UnreadablePlanError, unpack

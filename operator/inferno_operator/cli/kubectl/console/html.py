@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import yaml
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import (
     Part,
     RowOrder,

@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import partial
 from statistics import median
 
+from inferno_operator.cli.kubectl.choices import choose_model
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.kubectl.selection import choose_model
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.servers import (
     build_catalogue,
     describe_conditions,

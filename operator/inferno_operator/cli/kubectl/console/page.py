@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.html import KeyFigure

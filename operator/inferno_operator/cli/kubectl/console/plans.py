@@ -9,11 +9,16 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import reduce
 
-from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, sort_plans
+from inferno_operator.cli.kubectl.choices import (
+    DryRun,
+    check_open,
+    check_text,
+    choose_plan,
+    sort_plans,
+)
 from inferno_operator.cli.kubectl.console.history import read_inputs
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
-from inferno_operator.cli.kubectl.dry_run import DryRun
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     Alternative,

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from math import inf
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import DryRun, choose_server, sort_plans
 from inferno_operator.cli.kubectl.console.history import (
     PastLoads,
     PastServer,
@@ -14,9 +14,7 @@ from inferno_operator.cli.kubectl.console.history import (
     list_loads,
 )
 from inferno_operator.cli.kubectl.console.page import ConsolePage, without_columns
-from inferno_operator.cli.kubectl.dry_run import DryRun
-from inferno_operator.cli.kubectl.selection import choose_server
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
 from inferno_operator.cli.tables.servers import (
     describe_conditions,
