@@ -28,29 +28,20 @@ from inferno_optimizer.calibration.windows import LIVE, RUNS, Requirements, Wind
 from inferno_optimizer.errors import CalibrationError, InputError
 from inferno_optimizer.units import SECONDS_PER_HOUR
 
+# The metric by which a source with the metrics of vLLM is known, without its prefix.
 ALIVE = "num_requests_running"
-"""The metric by which a source with the metrics of vLLM is known, without its prefix."""
 
-TOLD_EVERY = 30
-"""Windows between two messages of progress."""
+TOLD_EVERY = 30  # windows between two messages of progress
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """What a calibration is made from.
 
-    Attributes
-    ----------
-    windows
-        What replicas did, or benchmark runs.
-    requirements
-        What windows must have.
-    name
-        What they are called, in the plural: `runs`, `windows`.
-    warnings
-        Which of them are not used, and why.
-    of_clients
-        Whether each is of a fixed number of clients that wait for their answers.
+    `windows`: what replicas did, or benchmark runs; `requirements`: what windows must have;
+    `name`: what they are called, in the plural: `runs`, `windows`; `warnings`: which of them
+    are not used, and why; `of_clients`: whether each is of a fixed number of clients that wait
+    for their answers.
     """
 
     windows: Sequence[Window]
@@ -63,10 +54,7 @@ class Measurements:
 def read_measurements(files: Sequence[str]) -> Measurements:
     """Read benchmark runs.
 
-    Raises
-    ------
-    InputError
-        There is no file, or a file cannot be read.
+    Raises InputError if there is no file, or a file cannot be read.
     """
     if not files:
         raise InputError("what was measured? Give files, or --prometheus and --labels")
@@ -84,19 +72,9 @@ def read_measurements(files: Sequence[str]) -> Measurements:
 def calibrate_windows(measured: Measurements, largest_batch: float, budget: float = 0.0) -> Laws:
     """Calibrate a model on an accelerator; older windows count less than the newest.
 
-    Parameters
-    ----------
-    measured
-        What was measured.
-    largest_batch
-        Largest batch of a replica [requests]; 0: the largest one of the windows.
-    budget
-        Most tokens that a step of the engine computes; 0: any number.
-
-    Raises
-    ------
-    CalibrationError
-        The windows do not determine the parameters.
+    `measured`: what was measured; `largest_batch`: largest batch of a replica [requests]; 0:
+    the largest one of the windows; `budget`: most tokens that a step of the engine computes; 0:
+    any number. Raises CalibrationError if the windows do not determine the parameters.
     """
     newest = max((window.end for window in measured.windows), default=0.0)
     evidence = Evidence(
@@ -120,10 +98,7 @@ def _name_helpful_run(result: Calibration) -> str:
 def parse_labels(text: str) -> dict[str, str]:
     """Return the labels in a text such as `namespace=prod,model_name=llama-8b`.
 
-    Raises
-    ------
-    InputError
-        A part is not a name and a value, or a name is not one of a label.
+    Raises InputError if a part is not a name and a value, or a name is not one of a label.
     """
     pairs = [part.partition("=") for part in text.split(",")]
     labels = {name.strip(): value.strip() for name, _, value in pairs}
@@ -144,25 +119,11 @@ def parse_windows(
 ) -> Measurements:
     """Read the windows of the last hours, one a minute for each replica; see `retained`.
 
-    Parameters
-    ----------
-    endpoint
-        Where Prometheus is.
-    sources
-        The sources, of which those count that have the metrics of vLLM under another prefix.
-    labels
-        Labels that all series of the replicas have.
-    hours
-        How far back to read [h].
-    tell
-        Is told the progress.
-
-    Raises
-    ------
-    CalibrationError
-        Prometheus has nothing about such replicas.
-    RefusedError, UnavailableError
-        Prometheus refuses a query, or does not answer.
+    `endpoint`: where Prometheus is; `sources`: the sources, of which those count that have the
+    metrics of vLLM under another prefix; `labels`: labels that all series of the replicas have;
+    `hours`: how far back to read [h]; `tell`: is told the progress. Raises CalibrationError if
+    Prometheus has nothing about such replicas; RefusedError, UnavailableError if Prometheus
+    refuses a query, or does not answer.
     """
 
     async def read() -> list[Window]:
@@ -198,20 +159,10 @@ async def past_windows(
 ) -> list[Window]:
     """Return the windows of all replicas with these labels.
 
-    Parameters
-    ----------
-    prometheus
-        Answers queries.
-    sources
-        The sources; they say how the metrics and the replicas are named.
-    labels
-        Labels that all series of the replicas have.
-    ends
-        The ends of the windows in order, Unix time [s].
-    tell
-        Is told the progress.
-    window_s
-        Length of the windows [s], at least four scrapes.
+    `prometheus`: answers queries; `sources`: the sources; they say how the metrics and the
+    replicas are named; `labels`: labels that all series of the replicas have; `ends`: the ends
+    of the windows in order, Unix time [s]; `tell`: is told the progress; `window_s`: length of
+    the windows [s], at least four scrapes.
     """
     pair = Pair("", "", "")
     replicas = {label for source in sources.values() for label in source.replicas}

@@ -66,10 +66,7 @@ class PublishedFigures(Part):
     def of(self, model: str) -> list[Figures]:
         """Return the figures of a model.
 
-        Raises
-        ------
-        InputError
-            There are none; the message has similar names.
+        Raises InputError if there are none; the message has similar names.
         """
         figures_of_model = [figures for figures in self.figures if figures.model == model]
         if not figures_of_model:
@@ -155,10 +152,7 @@ class KnownHardware(Part):
     def card(self, name: str) -> Card:
         """Return a card.
 
-        Raises
-        ------
-        InputError
-            It is not known; the message has similar names.
+        Raises InputError if it is not known; the message has similar names.
         """
         return _find_named("--accelerator", name, {card.name: card for card in self.accelerators})
 
@@ -201,10 +195,7 @@ class KnownModels(Part):
     def model(self, name: str) -> KnownModel:
         """Return a model, by its name, that of a model of its shape, or its repository.
 
-        Raises
-        ------
-        InputError
-            It is not known; the message has similar names.
+        Raises InputError if it is not known; the message has similar names.
         """
         by_name = {model.name: model for model in self.models}
         others = {other: model for model in self.models for other in model.names}
@@ -238,26 +229,16 @@ def _read_package_file(name: str) -> object:
     )
 
 
-DIGITS = 4
-"""Significant digits of what is printed; the error is in the second one."""
+DIGITS = 4  # significant digits of what is printed; the error is in the second one
 
 
 @dataclass(frozen=True, slots=True)
 class EstimateRequest:
     """What an estimate is asked for.
 
-    Attributes
-    ----------
-    name
-        Of the model.
-    config, origin
-        Its config.json, and where it is from.
-    cards
-        Cards of a replica.
-    weights, cache
-        Precision of weights and cache; none: of the weights as the config.json has it.
-    input_tokens, output_tokens
-        Mean tokens of requests.
+    `name`: of the model; `config`, `origin`: its config.json, and where it is from; `cards`:
+    Cards of a replica; `weights`, `cache`: precision of weights and cache; none: of the weights
+    as the config.json has it; `input_tokens`, `output_tokens`: mean tokens of requests.
     """
 
     name: str
@@ -334,10 +315,8 @@ class ModelEstimate:
 def estimate(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> ModelEstimate:
     """ModelEstimate the performance of a model on a card.
 
-    Raises
-    ------
-    InputError
-        A precision is not known, the config.json has a mistake, or the model does not fit.
+    Raises InputError if a precision is not known, the config.json has a mistake, or the model
+    does not fit.
     """
     model = read_architecture(wanted.config, wanted.origin)
     weights = wanted.weights or find_stored_precision(wanted.config)
@@ -365,10 +344,7 @@ def estimate(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> Mo
 def spread_counts(cards: Sequence[str], counts: Sequence[int]) -> Sequence[int]:
     """How many cards a replica has on each accelerator: one count for all, or one for each.
 
-    Raises
-    ------
-    InputError
-        There is another number of counts, or an accelerator is named twice.
+    Raises InputError if there is another number of counts, or an accelerator is named twice.
     """
     if twice := next((card for card in cards if cards.count(card) > 1), None):
         raise InputError(f"--accelerator: {twice} is named twice; a Model has its figures once")
@@ -407,8 +383,8 @@ def _round(value: float) -> float:
     return value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")
 
 
+# Longest line of a note about a source [characters]; names and addresses are never broken.
 LINE = 90
-"""Longest line of a note about a source [characters]; names and addresses are never broken."""
 
 START = "These figures are a start: calibrate your own with `inferno calibrate`."
 

@@ -27,11 +27,10 @@ T = TypeVar("T")
 
 FAILED = 1
 BAD_INPUT = 2
-INTERRUPTED = 130
-"""Exit statuses; after Ctrl-C, by the convention of shells."""
+INTERRUPTED = 130  # exit statuses; after Ctrl-C, by the convention of shells
 
+# Errors of a file that cannot grow: one that has no name is standard output.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Errors of a file that cannot grow: one that has no name is standard output."""
 
 
 def run_app(app: typer.Typer, name: str) -> None:
@@ -65,10 +64,7 @@ def limit_time(system: "System", time_limit: float) -> "System":
 def trace_solver(system: "System") -> "System":
     """Return the system with the option to tell how the exact solver improved the plan.
 
-    Raises
-    ------
-    InputError
-        The options name another solver.
+    Raises InputError if the options name another solver.
     """
     options = system.options
     if options.unlimited or not options.milp:
@@ -87,10 +83,7 @@ def warn(warnings: Iterable[str]) -> None:
 def write(file: Path, text: str) -> None:
     """Write a file.
 
-    Raises
-    ------
-    InputError
-        The file cannot be written.
+    Raises InputError if the file cannot be written.
     """
     write_bytes(file, text.encode())
 

@@ -17,21 +17,11 @@ from inferno_optimizer.calibration.verdict import LineFit
 from inferno_optimizer.calibration.windows import Rejection, Requirements, Window, judged
 from inferno_optimizer.solution import Certificate, CurvePoint
 
-SEARCH_PHASE = "assignment"
-"""The phase of a certificate in which the solver runs."""
-
-LEAST_RANGE = 1e-3
-"""Range of an axis on which nothing changes, as a share of the value."""
-
-LEAST_TIME_S = 1e-3
-"""End of the axis of the time at least [s]."""
-
-MARGIN = 0.05
-"""Room above and below the values, as a share of their range."""
-
-PIECES = 40
-"""Pieces of which the edge of the band of a fit is made."""
-
+SEARCH_PHASE = "assignment"  # the phase of a certificate in which the solver runs
+LEAST_RANGE = 1e-3  # range of an axis on which nothing changes, as a share of the value
+LEAST_TIME_S = 1e-3  # end of the axis of the time at least [s]
+MARGIN = 0.05  # room above and below the values, as a share of their range
+PIECES = 40  # pieces of which the edge of the band of a fit is made
 SOLVER_STYLE = f"""\
 {charts.STYLE}
 .bound {{ stroke: #c33; fill: none; stroke-dasharray: 4 3 }}"""

@@ -5,8 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-AGAIN_S = 0.01
-"""Seconds between two looks whether an import has ended."""
+AGAIN_S = 0.01  # seconds between two looks whether an import has ended
 
 
 def inferno() -> None:

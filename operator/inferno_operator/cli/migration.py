@@ -77,18 +77,10 @@ def migrate(
 
     There are no objects if each workload is left out; the lines say why.
 
-    Parameters
-    ----------
-    documents
-        Objects of WVA, and the workloads.
-    accelerators
-        `WORKLOAD=NAME` for one workload, or a name for all that are on no known accelerator.
-
-    Raises
-    ------
-    InputError
-        An object of WVA cannot be read, or there is none; or an accelerator is for a workload
-        that does not exist.
+    `documents`: objects of WVA, and the workloads; `accelerators`: `WORKLOAD=NAME` for one
+    workload, or a name for all that are on no known accelerator. Raises InputError if An object
+    of WVA cannot be read, or there is none; or an accelerator is for a workload that does not
+    exist.
     """
     notes: list[str] = []
     variants = _read_variants(documents, notes)

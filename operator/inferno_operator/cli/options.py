@@ -20,8 +20,17 @@ from inferno_operator.settings.values import file
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.solution import Decision, Reason, Solution
 
-HELP = {"help_option_names": ["-h", "--help"]}
-"""Settings of both programs."""
+HELP = {"help_option_names": ["-h", "--help"]}  # settings of both programs
+
+
+def option(metavar: str, text: str, *flags: str, **settings: Any) -> Any:  # noqa: ANN401 - typer's
+    """Return an option with a value: what stands for that, and the help."""
+    return typer.Option(*flags, metavar=metavar, help=text, **settings)
+
+
+def argument(metavar: str, text: str, **settings: Any) -> Any:  # noqa: ANN401 - typer's
+    """Return an argument: what stands for it, and the help."""
+    return typer.Argument(metavar=metavar, help=text, **settings)
 
 
 def examples(*commands: str) -> str:
@@ -59,39 +68,37 @@ Output = Annotated[
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(
-        metavar="SECONDS",
+    option(
+        "SECONDS",
+        "When the exact solver stops and gives the best plan found.",
         min=0,
         envvar="INFERNO_SOLVER_TIME_LIMIT",
-        help="When the exact solver stops and gives the best plan found.",
     ),
 ]
 Changes = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "CHANGE",
+        "What if: show what this would change, such as capacity.A100=8; also with "
+        "+=, -=, *=. Kinds: accelerator, capacity, class, model, optimizer, "
+        "server; the name * is every name. A new accelerator takes its type and "
+        "its cost; model.NAME.NEW=KNOWN says that the model performs on it as on a "
+        "known one. Can be repeated.",
         "--set",
-        metavar="CHANGE",
-        help="What if: show what this would change, such as capacity.A100=8; also with +=, "
-        "-=, *=. Kinds: accelerator, capacity, class, model, optimizer, server; the name * is "
-        "every name. A new accelerator takes its type and its cost; model.NAME.NEW=KNOWN says "
-        "that the model performs on it as on a known one. Can be repeated.",
         show_default=False,
     ),
 ]
 CurvePlot = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
-    ),
+    option("FILE", "Draw how the exact solver improved the plan (SVG); -o json prints it too."),
 ]
 LinearProgram = Annotated[
     Path | None,
-    typer.Option(
+    option(
+        "FILE",
+        "Write a program for any solver: the least cost that serves as much as the "
+        "plan, with what --set changes.",
         "--write-lp",
-        metavar="FILE",
-        help="Write a program for any solver: the least cost that serves as much as the plan, "
-        "with what --set changes.",
     ),
 ]
 Lenient = Annotated[
@@ -99,19 +106,19 @@ Lenient = Annotated[
 ]
 Paths = Annotated[
     list[str],
-    typer.Argument(
-        metavar="PATH",
-        help="Custom resources or SystemData: files, folders, kustomizations; - for stdin.",
+    argument(
+        "PATH",
+        "Custom resources or SystemData: files, folders, kustomizations; - for stdin.",
         show_default=False,
     ),
 ]
 InNamespace = Annotated[
     str,
-    typer.Option(
+    option(
+        "NAME",
+        "Read only the objects of this namespace, and those that name none.",
         "--namespace",
         "-n",
-        metavar="NAME",
-        help="Read only the objects of this namespace, and those that name none.",
         show_default=False,
     ),
 ]
@@ -129,19 +136,19 @@ def duration_of(text: str) -> timedelta | None:
 
 Filter = Annotated[
     str,
-    typer.Option(
+    option(
+        "WORDS",
+        "Show only the rows of the main table that have all these words.",
         "--filter",
-        metavar="WORDS",
-        help="Show only the rows of the main table that have all these words.",
         show_default=False,
     ),
 ]
 Sort = Annotated[
     str,
-    typer.Option(
+    option(
+        "COLUMN",
+        "Sort the main table by this column; with a minus before it the largest come first.",
         "--sort",
-        metavar="COLUMN",
-        help="Sort the main table by this column; with a minus before it the largest come first.",
         show_default=False,
     ),
 ]
@@ -149,17 +156,16 @@ Sort = Annotated[
 
 IN_CENTS = "cents"
 
-LONGEST_CURRENCY = 8
-"""Characters of a currency: a symbol, or a code."""
+LONGEST_CURRENCY = 8  # characters of a currency: a symbol, or a code
 
 Currency = Annotated[
     str,
-    typer.Option(
+    option(
+        "NAME",
+        "Show costs in this currency, such as EUR or $ (100 cents each); JSON and "
+        "YAML stay in cents.",
         "--currency",
-        metavar="NAME",
         envvar="INFERNO_CURRENCY",
-        help="Show costs in this currency, such as EUR or $ (100 cents each); JSON and YAML stay "
-        "in cents.",
     ),
 ]
 
@@ -197,10 +203,7 @@ CENTS = Money(IN_CENTS, 1.0)
 def money_of(currency: str) -> Money:
     """Return the unit for a currency.
 
-    Raises
-    ------
-    InputError
-        It is no symbol and no code.
+    Raises InputError if it is no symbol and no code.
     """
     name = currency.strip()
     if name == IN_CENTS:
@@ -212,9 +215,9 @@ def money_of(currency: str) -> Money:
     return Money(name, 100.0)
 
 
-UNMET = 3
-"""Exit status of a command whose plan is as `--fail-on` says."""
+UNMET = 3  # exit status of a command whose plan is as `--fail-on` says
 
+# Reasons of servers without a decision because of what a person wrote.
 MISTAKES = frozenset(
     {
         Reason.INVALID_SPEC,
@@ -226,24 +229,22 @@ MISTAKES = frozenset(
         Reason.UNKNOWN_MODEL,
     }
 )
-"""Reasons of servers without a decision because of what a person wrote."""
 
-SERVERS_SHOWN = 5
-"""Largest number of servers that a message names."""
-
+SERVERS_SHOWN = 5  # largest number of servers that a message names
 GAP = re.compile(r"gap>(?P<most>[0-9.e-]+)")
 
+# Says in a line why a plan is as the condition says; empty if it is not.
 Check = Callable[[Solution], str]
-"""Says in a line why a plan is as the condition says; empty if it is not."""
 
 FailOn = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "CONDITION",
+        "Exit with 3 if, in the plan, a server gets less than it needs (unserved), "
+        "or nothing is decided for one because of a mistake (invalid), or if a "
+        "share above X of the value or of the load of a class may be missing from "
+        "the best plan (gap>X). Can be repeated.",
         "--fail-on",
-        metavar="CONDITION",
-        help="Exit with 3 if, in the plan, a server gets less than it needs (unserved), or nothing "
-        "is decided for one because of a mistake (invalid), or if a share above X of the value or "
-        "of the load of a class may be missing from the best plan (gap>X). Can be repeated.",
         show_default=False,
     ),
 ]
@@ -252,10 +253,7 @@ FailOn = Annotated[
 def checks_of(conditions: Iterable[str]) -> list[Check]:
     """Return a check for each condition.
 
-    Raises
-    ------
-    InputError
-        One is unknown.
+    Raises InputError if one is unknown.
     """
     return [_check(condition) for condition in conditions]
 
@@ -316,8 +314,8 @@ def _compare_gap(plan: Solution, condition: str, most: float) -> str:
     return f"--fail-on {condition}: the gap is {gap:.1e}" if gap > most else ""
 
 
+# The Service of the operator, where the manifests put it.
 SERVICE = "http://inferno-operator.inferno-system.svc:8081"
-"""The Service of the operator, where the manifests put it."""
 
 
 class Autoscaler(StrEnum):
@@ -346,33 +344,24 @@ class Access:
     most: int
 
 
-Kind = Annotated[
-    Autoscaler, typer.Argument(metavar="keda|hpa", help="What scales.", show_default=False)
-]
+Kind = Annotated[Autoscaler, argument("keda|hpa", "What scales.", show_default=False)]
 For = Annotated[
     ScaledObjectOwner | None,
-    typer.Option(
+    option(
+        "kserve",
+        "Print the triggers alone, because KServe makes the ScaledObjects.",
         "--for",
-        metavar="kserve",
-        help="Print the triggers alone, because KServe makes the ScaledObjects.",
         show_default=False,
     ),
 ]
-Url = Annotated[str, typer.Option(metavar="URL", help="The Service of the operator, for KEDA.")]
+Url = Annotated[str, option("URL", "The Service of the operator, for KEDA.")]
 TokenSecret = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", help="Secret in the namespace of the Servers, with the key token, for KEDA."
-    ),
+    str, option("NAME", "Secret in the namespace of the Servers, with the key token, for KEDA.")
 ]
-MaxReplicas = Annotated[
-    int,
-    typer.Option(metavar="N", min=1, max=2**31 - 1, help="Most replicas of a workload."),
-]
+MaxReplicas = Annotated[int, option("N", "Most replicas of a workload.", min=1, max=2**31 - 1)]
 
 SECRET = "inferno-publish-token"  # noqa: S105 - the name of a Secret
-MOST = 1000
-"""Beyond what is decided; decisions keep to the capacity."""
+MOST = 1000  # beyond what is decided; decisions keep to the capacity
 
 
 if TYPE_CHECKING:
@@ -383,10 +372,10 @@ PREFIX = "INFERNO_PROMETHEUS_"
 URL = f"{PREFIX}URL"
 SOURCES = "INFERNO_MEASURE_SOURCES"
 
+# The URL comes first, as nothing is asked without it.
 PROMETHEUS_VARIABLES = tuple(
     sorted((v for v in VARIABLES if v.name.startswith(PREFIX)), key=lambda v: v.name != URL)
 )
-"""The URL comes first, as nothing is asked without it."""
 
 _OPTIONS = (*PROMETHEUS_VARIABLES, *(v for v in VARIABLES if v.name == SOURCES))
 
@@ -402,10 +391,7 @@ class PrometheusOptions:
     def place(self) -> "PrometheusEndpoint":
         """Where Prometheus is.
 
-        Raises
-        ------
-        InputError
-            Nobody has said it.
+        Raises InputError if nobody has said it.
         """
         if self.endpoint is None:
             raise InputError("where is Prometheus? Give --prometheus URL")
@@ -414,10 +400,7 @@ class PrometheusOptions:
     def read_sources(self) -> "MetricSources":
         """Read the sources, as the operator does.
 
-        Raises
-        ------
-        InputError
-            The file cannot be read, or is not valid.
+        Raises InputError if the file cannot be read, or is not valid.
         """
         from inferno_operator.engines.catalogue import catalogue_with
 
@@ -481,20 +464,14 @@ def _parameter(variable: Variable) -> str:
     return _flag(variable).removeprefix("--").replace("-", "_")
 
 
-MIN_STEP_S, MAX_STEP_S = 1, 86_400.0
-"""Time between two decisions [s]."""
+MIN_STEP_S, MAX_STEP_S = 1, 86_400.0  # time between two decisions [s]
 
+# Time until a replica serves: its mean [s], and its coefficient of variation.
 MAX_LEAD_TIME_S, MAX_LEAD_TIME_COV = 86_400.0, 10
-"""Time until a replica serves: its mean [s], and its coefficient of variation."""
 
-MAX_SCALE = 1e6
-"""Factor of all rates."""
-
-MIN_SLOWER = 0.1
-"""Factor of the time that replicas take."""
-
-MAX_ERROR = 0.9
-"""Share by which parameters are wrong."""
+MAX_SCALE = 1e6  # factor of all rates
+MIN_SLOWER = 0.1  # factor of the time that replicas take
+MAX_ERROR = 0.9  # share by which parameters are wrong
 
 
 class ReplayFormat(StrEnum):
@@ -505,99 +482,81 @@ class ReplayFormat(StrEnum):
     CSV = "csv"
 
 
-TRACE_FILE = typer.Option(
-    metavar="FILE",
+TRACE_FILE = option(
+    "FILE",
+    "The load: CSV, also gzip. With a step of a client on each line (client, "
+    "start_s, rate_per_s, input_mean, output_mean), or a request (arrival_s, "
+    "input_tokens, output_tokens).",
     show_default=False,
-    help="The load: CSV, also gzip. With a step of a client on each line (client, start_s, "
-    "rate_per_s, input_mean, output_mean), or a request (arrival_s, input_tokens, "
-    "output_tokens).",
 )
 Step = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS",
-        min=MIN_STEP_S,
-        max=MAX_STEP_S,
-        help="Time between two decisions.",
-    ),
+    float, option("SECONDS", "Time between two decisions.", min=MIN_STEP_S, max=MAX_STEP_S)
 ]
-Hours = Annotated[
-    float, typer.Option(metavar="H", min=0, help="How much of the trace; 0: all of it.")
-]
-Scale = Annotated[
-    float, typer.Option(metavar="FACTOR", min=0, max=MAX_SCALE, help="Multiplies all rates.")
-]
+Hours = Annotated[float, option("H", "How much of the trace; 0: all of it.", min=0)]
+Scale = Annotated[float, option("FACTOR", "Multiplies all rates.", min=0, max=MAX_SCALE)]
 ReplayOutput = Annotated[
     ReplayFormat, typer.Option("--output", "-o", help="How to print the result.")
 ]
 Begin = Annotated[
     str,
-    typer.Option(
+    option(
+        "TIME",
+        "Replay what Prometheus knows of the Servers with spec.measure since a "
+        "time, such as 2026-11-01 or 2026-11-01T18:00+01:00, or 7d or 12h ago.",
         "--from",
-        metavar="TIME",
-        help="Replay what Prometheus knows of the Servers with spec.measure since a time, such "
-        "as 2026-11-01 or 2026-11-01T18:00+01:00, or 7d or 12h ago.",
     ),
 ]
-End = Annotated[str, typer.Option("--to", metavar="TIME", help="The end of it; by default now.")]
+End = Annotated[str, option("TIME", "The end of it; by default now.", "--to")]
 Keep = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write what was read from Prometheus into a file for --trace; .gz compresses it.",
+    option(
+        "FILE",
+        "Write what was read from Prometheus into a file for --trace; .gz compresses it.",
         show_default=False,
     ),
 ]
 Policies = Annotated[
     list[str],
-    typer.Option(
+    option(
+        "NAME",
+        "inferno, inferno-calibrated, inferno-exact, inferno-reactive, "
+        "inferno-uncorrected, hpa, keda-slo, keda-queue, keda-queue-guard, "
+        "keda-saturation, keda-token, dynamo-sla, melange, static-peak or "
+        "clairvoyant; module:name of your own; with @best, on the best single "
+        "accelerator of each server. Can be repeated.",
         "--policy",
-        metavar="NAME",
-        help="inferno, inferno-calibrated, inferno-exact, inferno-reactive, inferno-uncorrected, "
-        "hpa, keda-slo, keda-queue, keda-queue-guard, keda-saturation, keda-token, dynamo-sla, "
-        "melange, static-peak or clairvoyant; module:name of your own; with @best, on the best "
-        "single accelerator of each server. Can be repeated.",
     ),
 ]
 Truth = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Models of how replicas really perform; policies use the Models of the fleet.",
+    option(
+        "FILE",
+        "Models of how replicas really perform; policies use the Models of the fleet.",
         show_default=False,
     ),
 ]
 Slower = Annotated[
     float,
-    typer.Option(
-        metavar="FACTOR",
+    option(
+        "FACTOR",
+        "Replicas take longer for everything than the Models say, which policies believe.",
         min=MIN_SLOWER,
-        help="Replicas take longer for everything than the Models say, which policies believe.",
     ),
 ]
 Error = Annotated[
     float,
-    typer.Option(
-        metavar="SHARE",
+    option(
+        "SHARE",
+        "Each parameter of the Models is too large or too small by this, by chance.",
         min=0,
         max=MAX_ERROR,
-        help="Each parameter of the Models is too large or too small by this, by chance.",
     ),
 ]
 LeadTimeMean = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS",
-        min=0,
-        max=MAX_LEAD_TIME_S,
-        help="Mean time until a replica serves.",
-    ),
+    float, option("SECONDS", "Mean time until a replica serves.", min=0, max=MAX_LEAD_TIME_S)
 ]
 LeadTimeSpread = Annotated[
-    float,
-    typer.Option(
-        metavar="SHARE", min=0, max=MAX_LEAD_TIME_COV, help="Its coefficient of variation."
-    ),
+    float, option("SHARE", "Its coefficient of variation.", min=0, max=MAX_LEAD_TIME_COV)
 ]
 Poisson = Annotated[
     bool,
@@ -607,21 +566,16 @@ Poisson = Annotated[
         "and not these rates.",
     ),
 ]
-Seed = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Of random lead times, errors and counts.")
-]
+Seed = Annotated[int, option("N", "Of random lead times, errors and counts.", min=0)]
 Jobs = Annotated[
-    int,
-    typer.Option(
-        "--jobs", "-j", metavar="N", min=1, help="Policies that are replayed at the same time."
-    ),
+    int, option("N", "Policies that are replayed at the same time.", "--jobs", "-j", min=1)
 ]
 Page = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Also write the result as a page: cost and replicas over time, targets by class, "
-        "and the ten worst times of each policy with their causes.",
+    option(
+        "FILE",
+        "Also write the result as a page: cost and replicas over time, targets by "
+        "class, and the ten worst times of each policy with their causes.",
         show_default=False,
     ),
 ]

@@ -50,12 +50,10 @@ from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System
 from inferno_optimizer.units import SECONDS_PER_HOUR
 
-ALIKE = 0.8
-"""Least likeness of the names of a client and a server that is a typing error."""
+ALIKE = 0.8  # least likeness of the names of a client and a server that is a typing error
+BEST = "@best"  # end of the name of a policy that runs each server on its best single accelerator
 
-BEST = "@best"
-"""End of the name of a policy that runs each server on its best single accelerator."""
-
+# Policies of other autoscalers: the file of `samples/policies`, and the name in it.
 SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "keda-slo": ("llm_d", "KedaSlo"),
@@ -67,10 +65,8 @@ SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "melange": ("melange", "Melange"),
     }
 )
-"""Policies of other autoscalers: the file of `samples/policies`, and the name in it."""
 
-TOLD_STEPS = 1000
-"""Steps of a replay between two messages about its progress."""
+TOLD_STEPS = 1000  # steps of a replay between two messages about its progress
 
 Warn = Callable[[Iterable[str]], None]
 Name = TypeVar("Name", bound=Hashable)
@@ -234,10 +230,7 @@ def find_policy(name: str) -> NamedPolicy:
 
     The name may end in `@best`.
 
-    Raises
-    ------
-    InputError
-        There is none, or its module cannot be imported.
+    Raises InputError if there is none, or its module cannot be imported.
     """
     name = name.removesuffix(BEST)
     if name in POLICIES:
@@ -327,10 +320,7 @@ def _ignore(_: str) -> None:
 def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _ignore) -> Account:
     """Replay with the policy of a name, and tell how far it is.
 
-    Raises
-    ------
-    InputError
-        A policy of the user fails.
+    Raises InputError if a policy of the user fails.
     """
     steps = scenario.trace.steps
     policy = find_policy(name)
@@ -360,8 +350,7 @@ def _describe_failure(name: str, error: Exception) -> str:
     return f"policy {name!r} failed: {what} ({Path(place.filename).name}:{place.lineno})"
 
 
-WORST_TOLD = 10
-"""Most times at which targets were missed that are shown for each policy."""
+WORST_TOLD = 10  # most times at which targets were missed that are shown for each policy
 
 
 def build_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
@@ -526,8 +515,7 @@ def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
     }
 
 
-HOMES_SHOWN = 2
-"""Accelerators of a server that the floor names."""
+HOMES_SHOWN = 2  # accelerators of a server that the floor names
 
 
 def describe_replays(replays: Sequence[Replayed], money: Money = CENTS) -> Iterator[Printed]:

@@ -39,11 +39,11 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solution import CapacityUse, Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, Generation, System, Target
 
+# Most servers that are shown with what would serve them; others have their reason only.
 EXPLAINED = 5
-"""Most servers that are shown with what would serve them; others have their reason only."""
 
+# How long is searched for what would serve one of them, which takes several optimizations [s].
 SEARCH_S = 5.0
-"""How long is searched for what would serve one of them, which takes several optimizations [s]."""
 
 
 def build_fleet_page(
@@ -51,14 +51,8 @@ def build_fleet_page(
 ) -> dict[str, Any]:
     """Return what the page of a plan shows, by the names in its template.
 
-    Parameters
-    ----------
-    title
-        The name of the fleet.
-    system, solution
-        The optimized system, and its solution.
-    money
-        The unit of costs.
+    `title`: the name of the fleet; `system`, `solution`: the optimized system, and its
+    solution; `money`: the unit of costs.
     """
     priority = {c.name: c.priority for c in system.classes}
     pairs = list(zip(system.servers, solution.decisions, strict=True))
@@ -169,11 +163,8 @@ def _predict(planned: Allocation, target: Target, latency: str) -> dict[str, Any
     }
 
 
-PLACES = 160
-"""Most places of a chart over time; each is the mean of as many steps."""
-
-ABOVE = 1.05
-"""Height of an axis, where the highest value is 1."""
+PLACES = 160  # most places of a chart over time; each is the mean of as many steps
+ABOVE = 1.05  # height of an axis, where the highest value is 1
 
 
 def build_replay_page(
@@ -181,16 +172,8 @@ def build_replay_page(
 ) -> ReplayPage:
     """Return the page of replays of one load.
 
-    Parameters
-    ----------
-    title
-        What was replayed.
-    scenario
-        Servers and load.
-    replays
-        The replays, one or more.
-    money
-        The unit of costs.
+    `title`: what was replayed; `scenario`: Servers and load; `replays`: the replays, one or
+    more; `money`: the unit of costs.
     """
     sections = _Sections(scenario, replays, money)
     return ReplayPage(

@@ -176,12 +176,8 @@ def compute_result(scenario: Scenario, policy: str) -> Result:
 def dask_cluster(address: str) -> Iterator[Executor]:
     """The workers of a Dask cluster, by the address of its scheduler.
 
-    Raises
-    ------
-    InputError
-        Dask is not installed, or the address is none.
-    UnavailableError
-        The scheduler does not answer.
+    Raises InputError if Dask is not installed, or the address is none; UnavailableError if the
+    scheduler does not answer.
     """
     try:
         from distributed import Client  # noqa: PLC0415 - an optional extra

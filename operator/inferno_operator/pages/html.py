@@ -72,20 +72,9 @@ class PolicySection:
 class ReplayPage:
     """All that the page shows.
 
-    Attributes
-    ----------
-    title
-        What was replayed.
-    rate
-        The unit of costs.
-    figures
-        The numbers that it begins with.
-    classes
-        The names of the classes, in the order of those of each policy.
-    front
-        Cost against targets of all policies.
-    policies
-        A section for each of them.
+    `title`: what was replayed; `rate`: the unit of costs; `figures`: the numbers that it begins
+    with; `classes`: the names of the classes, in the order of those of each policy; `front`:
+    Cost against targets of all policies; `policies`: a section for each of them.
     """
 
     title: str
@@ -96,27 +85,27 @@ class ReplayPage:
     policies: Sequence[PolicySection]
 
 
+# Blanks at which no line may end: after an arrow, before a unit, and in a number of replicas.
 KEPT_TOGETHER = re.compile(
     r"(?<=\N{RIGHTWARDS ARROW}) |(?<=\d) (?=(?:%|ms|s|requests/min|x)(?!\w))|(?<=\d x) "
 )
-"""Blanks at which no line may end: after an arrow, before a unit, and in a number of replicas."""
 
+# A date, with its time and zone: no line ends in it.
 DATE = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?(?: UTC)?)?")
-"""A date, with its time and zone: no line ends in it."""
 
+# What stands beside a number that is not part of a name, a time, an address or a value.
 BEFORE, AFTER = r"""(?<![\w.,:=#+"'-])(?<!(?<!\d)/)""", r"(?![\w:]|[.,-]\w|/(?!\d))"
-"""What stands beside a number that is not part of a name, a time, an address or a value."""
 
+# What stands after a number that is no year.
 UNIT = (
     r"(?=%| (?:%|ms|s|requests/min|tokens?|cents(?:/hour)?|[A-Z]{3}/hour|cards?|replicas?)(?!\w))"
 )
-"""What stands after a number that is no year."""
 
+# Numbers in sentences that are read in groups of digits; a year is none.
 LONG_NUMBER = re.compile(rf"{BEFORE}[+-]?(?:\d{{5,}}(?:\.\d+)?|\d{{4}}\.\d+|\d{{4}}{UNIT}){AFTER}")
-"""Numbers in sentences that are read in groups of digits; a year is none."""
 
+# The same where there are only numbers.
 NUMBER = re.compile(rf"{BEFORE}[+-]?\d{{4,}}(?:\.\d+)?{AFTER}")
-"""The same where there are only numbers."""
 
 
 def render_fleet(page: Mapping[str, object]) -> str:

@@ -18,19 +18,17 @@ if TYPE_CHECKING:
 
 OFF = "off"
 
-NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A DNS label, as Kubernetes requires."""
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # a DNS label, as Kubernetes requires
 
+# A host name, an IPv4 or an IPv6 address.
 HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-"""A host name, an IPv4 or an IPv6 address."""
 
 MAX_PORT = 65535
 
+# Variables with the files of an endpoint, in the order of its fields.
 FILES = ("TLS_CERT", "TLS_KEY", "TLS_CA", "TOKEN_FILE")
-"""Variables with the files of an endpoint, in the order of its fields."""
 
-HEALTH_PORT = 8081
-"""Default port of probes and metrics, which is that of the original's probes."""
+HEALTH_PORT = 8081  # default port of probes and metrics, which is that of the original's probes
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +190,7 @@ class Settings:
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
         """Read the INFERNO_* variables; one without a value is as if it were absent, as in Go.
 
-        Raises
-        ------
-        InputError
-            A value is invalid; the message names the variable.
+        Raises InputError if a value is invalid; the message names the variable.
         """
         environment = {name: value for name, value in environment.items() if value.strip()}
         place = environment.get("INFERNO_OPTIMIZER", _default_place(environment))

@@ -18,17 +18,15 @@ HEADERS_FILE = "INFERNO_PROMETHEUS_HEADERS_FILE"
 PARAMS = "INFERNO_PROMETHEUS_PARAMS"
 TIMEOUT = "INFERNO_PROMETHEUS_TIMEOUT"
 
+# Variables that have no effect without another one.
 NEEDS = ((KEY, CERT), (USER, PASSWORD_FILE), (PASSWORD_FILE, USER))
-"""Variables that have no effect without another one."""
 
 
 def prometheus_endpoint(environment: Mapping[str, str]) -> PrometheusEndpoint | None:
     """Return where Prometheus is, None without a URL.
 
-    Raises
-    ------
-    InputError
-        A value is invalid, or has no effect beside the others; the message names the variable.
+    Raises InputError if a value is invalid, or has no effect beside the others; the message
+    names the variable.
     """
     url = environment.get(URL, "").strip()
     if not url:

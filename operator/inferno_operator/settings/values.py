@@ -13,10 +13,7 @@ NO = frozenset({"false", "f", "0", "no", "off"})
 def flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
     """Return whether a flag is set; an empty value is that of an absent variable, as in Go.
 
-    Raises
-    ------
-    InputError
-        The value is neither true nor false.
+    Raises InputError if the value is neither true nor false.
     """
     value = environment.get(name, "").strip().lower()
     if not value:
@@ -30,10 +27,7 @@ def flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
 def read_seconds(environment: Mapping[str, str], name: str, default: float) -> float:
     """Return a time [s].
 
-    Raises
-    ------
-    InputError
-        The value is not a positive number.
+    Raises InputError if the value is not a positive number.
     """
     value = environment.get(name)
     if value is None:

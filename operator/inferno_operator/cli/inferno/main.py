@@ -193,7 +193,7 @@ def _show_comparison(
 @app.command(epilog=options.examples("inferno explain samples/small Premium-granite-13b"))
 def explain(
     paths: options.Paths,
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name (spec.name).")],
+    server: Annotated[str, options.argument("SERVER", "Its name (spec.name).")],
     output: options.Output = options.Format.TABLE,
     time_limit: options.TimeLimit = 30.0,
     *,
@@ -221,9 +221,7 @@ def explain(
 @app.command(epilog=options.examples("inferno report samples/fleet --html plan.html"))
 def report(  # noqa: PLR0913 - an argument for each option
     paths: options.Paths,
-    html: Annotated[
-        Path, typer.Option(metavar="FILE", help="The page to write.", show_default=False)
-    ],
+    html: Annotated[Path, options.option("FILE", "The page to write.", show_default=False)],
     changes: options.Changes = [],  # noqa: B006 - typer reads it and never changes it
     time_limit: options.TimeLimit = 30.0,
     *,
@@ -274,75 +272,59 @@ def _read(
     return limit_time(system, time_limit)
 
 
-ModelName = Annotated[str, typer.Option(metavar="NAME", help="The name of the model.")]
-AcceleratorName = Annotated[str, typer.Option(metavar="NAME", help="The name of the accelerator.")]
-AccCount = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Accelerators that one replica has.")
-]
+ModelName = Annotated[str, options.option("NAME", "The name of the model.")]
+AcceleratorName = Annotated[str, options.option("NAME", "The name of the accelerator.")]
+AccCount = Annotated[int, options.option("N", "Accelerators that one replica has.", min=1)]
 TokenBudget = Annotated[
     int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Most tokens that a step of the engine computes (vLLM: max-num-batched-tokens).",
+    options.option(
+        "N", "Most tokens that a step of the engine computes (vLLM: max-num-batched-tokens).", min=0
     ),
 ]
 RunFiles = Annotated[
     list[str],
-    typer.Argument(
-        metavar="FILE",
-        help="CSV with a run on each line, or the JSON that `vllm bench serve`, guidellm or "
-        "genai-perf saves.",
+    options.argument(
+        "FILE",
+        "CSV with a run on each line, or the JSON that `vllm bench serve`, "
+        "guidellm or genai-perf saves.",
         show_default=False,
     ),
 ]
 MaxBatchSize = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=0, help="Largest batch of a replica; 0: the largest that was seen."
-    ),
+    int, options.option("N", "Largest batch of a replica; 0: the largest that was seen.", min=0)
 ]
-Plot = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Draw the lines and what was measured (SVG)."),
-]
+Plot = Annotated[Path | None, options.option("FILE", "Draw the lines and what was measured (SVG).")]
 Labels = Annotated[
     str,
-    typer.Option(
-        metavar="NAME=VALUE,...",
-        help="Labels that all series of the vLLM replicas have: read Prometheus, not files.",
+    options.option(
+        "NAME=VALUE,...",
+        "Labels that all series of the vLLM replicas have: read Prometheus, not files.",
     ),
 ]
 PastHours = Annotated[
-    float, typer.Option(metavar="H", min=0.5, max=48, help="How far back to read Prometheus.")
+    float, options.option("H", "How far back to read Prometheus.", min=0.5, max=48)
 ]
 EngineUrl = Annotated[
-    str, typer.Argument(metavar="URL", help="Where the engine is, such as http://localhost:8000.")
+    str, options.argument("URL", "Where the engine is, such as http://localhost:8000.")
 ]
 Shapes = Annotated[
     list[str],
-    typer.Option(
+    options.option(
+        "INPUT/OUTPUT",
+        "Mean tokens of prompts and answers, the most usual ones first. Can be repeated.",
         "--shape",
-        metavar="INPUT/OUTPUT",
-        help="Mean tokens of prompts and answers, the most usual ones first. Can be repeated.",
     ),
 ]
 MaxConcurrency = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=4, max=4096, help="Most clients; not more than the largest batch."
-    ),
+    int, options.option("N", "Most clients; not more than the largest batch.", min=4, max=4096)
 ]
-Minutes = Annotated[float, typer.Option(metavar="M", min=0.1, max=15, help="How long to measure.")]
+Minutes = Annotated[float, options.option("M", "How long to measure.", min=0.1, max=15)]
 ServedModel = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="The model to ask for; by default the first one served."),
+    str, options.option("NAME", "The model to ask for; by default the first one served.")
 ]
-KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help="A file with the API key.")]
-Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", min=1, help="Longest time to the next token.")
-]
-Csv = Annotated[Path, typer.Option(metavar="FILE", help="The file to write; it must not exist.")]
+KeyFile = Annotated[Path | None, options.option("FILE", "A file with the API key.")]
+Timeout = Annotated[float, options.option("SECONDS", "Longest time to the next token.", min=1)]
+Csv = Annotated[Path, options.option("FILE", "The file to write; it must not exist.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Load an engine that is not on this machine.")]
 
 
@@ -546,11 +528,8 @@ def generate(  # noqa: PLR0913 - an argument for each option
     paths: options.Paths,
     servers: Annotated[
         list[str],
-        typer.Option(
-            "--server",
-            metavar="NAME",
-            help="Only this Server; can be repeated.",
-            show_default=False,
+        options.option(
+            "NAME", "Only this Server; can be repeated.", "--server", show_default=False
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
@@ -559,7 +538,7 @@ def generate(  # noqa: PLR0913 - an argument for each option
     token_secret: options.TokenSecret = options.SECRET,
     max_replicas: options.MaxReplicas = options.MOST,
     namespace: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Namespace of Servers that name none.")
+        str | None, options.option("NAME", "Namespace of Servers that name none.")
     ] = None,
     lenient: options.Lenient = False,
 ) -> None:
@@ -597,19 +576,19 @@ def migrate() -> None:
 def migrate_wva(
     paths: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PATH",
-            help="VariantAutoscalings, or HPAs and ScaledObjects with annotations; the ConfigMaps "
-            "of WVA; the Deployments. Files, folders; - for stdin.",
+        options.argument(
+            "PATH",
+            "VariantAutoscalings, or HPAs and ScaledObjects with annotations; the "
+            "ConfigMaps of WVA; the Deployments. Files, folders; - for stdin.",
             show_default=False,
         ),
     ],
     accelerators: Annotated[
         list[str],
-        typer.Option(
+        options.option(
+            "[WORKLOAD=]NAME",
+            "The accelerator of a workload, or of all whose pods name none. Can be repeated.",
             "--accelerator",
-            metavar="[WORKLOAD=]NAME",
-            help="The accelerator of a workload, or of all whose pods name none. Can be repeated.",
             show_default=False,
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
@@ -797,25 +776,25 @@ def floor(  # noqa: PLR0913 - an argument for each option
     )
 )
 def study(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study, YAML or JSON.")],
+    file: Annotated[Path, options.argument("FILE", "The study, YAML or JSON.")],
     output: options.Output = options.Format.TABLE,
     *,
     results: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keeps the results, which are not computed again: one JSON line for each replay. "
-            "By default a file of the current folder with the name of the study, and .jsonl.",
+        options.option(
+            "FILE",
+            "Keeps the results, which are not computed again: one JSON line for each "
+            "replay. By default a file of the current folder with the name of the "
+            "study, and .jsonl.",
             show_default=False,
         ),
     ] = None,
     jobs: options.Jobs = 1,
     scheduler: Annotated[
         str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Replay on a Dask cluster, by the address of its scheduler; it needs the extra "
-            "study.",
+        options.option(
+            "ADDRESS",
+            "Replay on a Dask cluster, by the address of its scheduler; it needs the extra study.",
         ),
     ] = "",
     currency: options.Currency = options.IN_CENTS,
@@ -906,11 +885,11 @@ def operator(
     *,
     health_port: Annotated[
         int,
-        typer.Option(
-            metavar="PORT",
+        options.option(
+            "PORT",
+            "For /healthz, /readyz and /metrics; 0 takes a free one and prints it.",
             min=0,
             max=65535,
-            help="For /healthz, /readyz and /metrics; 0 takes a free one and prints it.",
         ),
     ] = HEALTH_PORT,
     log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
@@ -933,17 +912,13 @@ def admission(
     *,
     tls_cert: Annotated[
         Path,
-        typer.Option(
-            metavar="FILE",
-            envvar="INFERNO_TLS_CERT",
-            help="Certificate by which the API server knows it (PEM).",
+        options.option(
+            "FILE", "Certificate by which the API server knows it (PEM).", envvar="INFERNO_TLS_CERT"
         ),
     ],
-    tls_key: Annotated[
-        Path, typer.Option(metavar="FILE", envvar="INFERNO_TLS_KEY", help="Its key (PEM).")
-    ],
+    tls_key: Annotated[Path, options.option("FILE", "Its key (PEM).", envvar="INFERNO_TLS_KEY")],
     port: Annotated[
-        int, typer.Option(metavar="PORT", min=1, max=65535, help="Where the API server calls it.")
+        int, options.option("PORT", "Where the API server calls it.", min=1, max=65535)
     ] = 9443,
     log_format: Annotated[LogFormat, typer.Option(help="How to log.")] = LogFormat.TEXT,
 ) -> None:
@@ -974,41 +949,37 @@ def serve(  # noqa: PLR0913 - an argument for each option
         ),
     ] = False,
     host: Annotated[
-        str,
-        typer.Option(metavar="HOST", envvar="INFERNO_HOST", help="The address to listen on."),
+        str, options.option("HOST", "The address to listen on.", envvar="INFERNO_HOST")
     ] = "127.0.0.1",
     port: Annotated[
         str,
-        typer.Option(
-            metavar="PORT",
+        options.option(
+            "PORT",
+            "The port to listen on; 0 takes a free one and prints it.",
             envvar="INFERNO_PORT",
-            help="The port to listen on; 0 takes a free one and prints it.",
         ),
     ] = "8080",
     tls_cert: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", envvar="INFERNO_TLS_CERT", help="Serve TLS with this certificate (PEM)."
-        ),
+        options.option("FILE", "Serve TLS with this certificate (PEM).", envvar="INFERNO_TLS_CERT"),
     ] = None,
     tls_key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", envvar="INFERNO_TLS_KEY", help="Its key (PEM)."),
+        Path | None, options.option("FILE", "Its key (PEM).", envvar="INFERNO_TLS_KEY")
     ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
+        options.option(
+            "FILE",
+            "Serve only clients that have a certificate of this authority (PEM).",
             envvar="INFERNO_TLS_CA",
-            help="Serve only clients that have a certificate of this authority (PEM).",
         ),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
+        options.option(
+            "FILE",
+            "Serve only clients that send the bearer token in this file.",
             envvar="INFERNO_TOKEN_FILE",
-            help="Serve only clients that send the bearer token in this file.",
         ),
     ] = None,
     time_limit: options.TimeLimit = 30.0,
@@ -1028,51 +999,43 @@ def serve(  # noqa: PLR0913 - an argument for each option
 
 CardNames = Annotated[
     list[str],
-    typer.Option(
-        metavar="NAME",
-        help="The card; `inferno catalogue accelerators` has all. Repeat it for several.",
+    options.option(
+        "NAME", "The card; `inferno catalogue accelerators` has all. Repeat it for several."
     ),
 ]
 KnownModelName = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="A model of `inferno catalogue models`; with --model-config, the name to give it.",
+    options.option(
+        "NAME",
+        "A model of `inferno catalogue models`; with --model-config, the name to give it.",
         show_default=False,
     ),
 ]
 ModelConfig = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE", help="The config.json of a model on Hugging Face.", show_default=False
-    ),
+    str, options.option("FILE", "The config.json of a model on Hugging Face.", show_default=False)
 ]
 CardCounts = Annotated[
     list[int],
-    typer.Option(
-        metavar="N",
+    options.option(
+        "N",
+        "Cards of a replica, which share each layer; repeat it for each "
+        "accelerator where they differ.",
         min=1,
-        help="Cards of a replica, which share each layer; repeat it for each accelerator where"
-        " they differ.",
         show_default="1",
     ),
 ]
 ONE_CARD = [1]
 WeightPrecision = Annotated[
     str,
-    typer.Option(
-        metavar="NAME",
-        help="Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published.",
+    options.option(
+        "NAME",
+        "Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published.",
         show_default=False,
     ),
 ]
-CachePrecision = Annotated[
-    str, typer.Option(metavar="NAME", help="Precision of the cache: bf16 or fp8.")
-]
-InputTokens = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Mean input tokens of requests.")
-]
-OutputTokens = Annotated[int, typer.Option(metavar="N", min=1, help="Mean output tokens.")]
+CachePrecision = Annotated[str, options.option("NAME", "Precision of the cache: bf16 or fp8.")]
+InputTokens = Annotated[int, options.option("N", "Mean input tokens of requests.", min=1)]
+OutputTokens = Annotated[int, options.option("N", "Mean output tokens.", min=1)]
 
 
 catalogue_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -1097,7 +1060,7 @@ def list_models(output: options.Output = options.Format.TABLE) -> None:
 
 @catalogue_app.command("show", epilog=options.examples("inferno catalogue show llama_13b -o yaml"))
 def show_model(
-    model: Annotated[str, typer.Argument(metavar="NAME", help="The name of the model.")],
+    model: Annotated[str, options.argument("NAME", "The name of the model.")],
     output: options.Output = options.Format.TABLE,
 ) -> None:
     """Show the figures of a model with their sources.

@@ -33,8 +33,7 @@ from inferno_optimizer.wire.what_if import apply_changes
 Kind = TypeVar("Kind", bound=Resource)
 Named = TypeVar("Named", Server, Model)
 
-REASONS = (MISSES, *map(str, Reason))
-"""What the column READY may say of a Server."""
+REASONS = (MISSES, *map(str, Reason))  # what the column READY may say of a Server
 
 
 def build_missing_error(kind: type[Resource], key: Key, names: Sequence[str]) -> InputError:
@@ -49,10 +48,7 @@ def choose_optimizer(
 ) -> Optimizer:
     """Return the Optimizer of this name or, without a name, the only one of the namespace.
 
-    Raises
-    ------
-    InputError
-        There is no such Optimizer, there are several, or its spec is invalid.
+    Raises InputError if there is no such Optimizer, there are several, or its spec is invalid.
     """
     by_name = {o.reference.key.name: o for o in observations if o.kind is Optimizer}
     if not by_name:
@@ -70,10 +66,7 @@ def choose_optimizer(
 def choose_server(observations: Iterable[Observation], namespace: str, name: str) -> Server:
     """Return the Server whose object has this name or, if there is none, whose spec has it.
 
-    Raises
-    ------
-    InputError
-        There is no such Server, or its spec is invalid.
+    Raises InputError if there is no such Server, or its spec is invalid.
     """
     return _choose(observations, Server, namespace, name)
 
@@ -81,10 +74,7 @@ def choose_server(observations: Iterable[Observation], namespace: str, name: str
 def choose_model(observations: Iterable[Observation], namespace: str, name: str) -> Model:
     """Return the Model whose object has this name or, if there is none, whose spec has it.
 
-    Raises
-    ------
-    InputError
-        There is no such Model, or its spec is invalid.
+    Raises InputError if there is no such Model, or its spec is invalid.
     """
     return _choose(observations, Model, namespace, name)
 
@@ -127,14 +117,11 @@ class ServerFilter:
         """Return an overview of these Servers, and of all cards.
 
         While the API server is away, they are those that had the labels before. A name that
-        nothing has is refused at first only: the last Server that has it may be deleted later.
+        nothing has is refused at first only: the last Server that has it may be deleted
+        later.
 
-        Raises
-        ------
-        InputError
-            See `check`.
-        UnavailableError
-            It is not known yet which Servers have the labels.
+        Raises InputError if See `check`; UnavailableError if it is not known yet which
+        Servers have the labels.
         """
         if not self._is_checked:
             self.check(seen)
@@ -153,10 +140,8 @@ class ServerFilter:
     def check(self, seen: Overview) -> None:
         """Refuse what none of the Servers that there are has.
 
-        Raises
-        ------
-        InputError
-            No Server has the class or the model, or there is no such reason.
+        Raises InputError if no Server has the class or the model, or there is no such
+        reason.
         """
         specs = [view.spec for view in seen.servers if view.spec]
         reasons = {*REASONS, *(view.state for view in seen.servers)} - {""}
@@ -183,11 +168,8 @@ class ServerFilter:
         return all(ask.casefold() == have.casefold() for ask, have in pairs if ask)
 
 
-PlanAnswer = Literal["Approved", "Rejected"]
-"""What a person may say to a Plan."""
-
-LONGEST_NAME = 256
-"""Longest name that an answer may have [characters]."""
+PlanAnswer = Literal["Approved", "Rejected"]  # what a person may say to a Plan
+LONGEST_NAME = 256  # longest name that an answer may have [characters]
 
 
 def sort_plans(observations: Iterable[Observation]) -> list[Plan]:
@@ -205,10 +187,7 @@ def list_waiting(plans: Iterable[Plan], optimizer: str) -> list[Plan]:
 def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
     """Return the Plan of this name.
 
-    Raises
-    ------
-    InputError
-        There is none.
+    Raises InputError if there is none.
     """
     by_name = {plan.metadata.name: plan for plan in plans}
     if name not in by_name:
@@ -219,10 +198,7 @@ def choose_plan(plans: Iterable[Plan], namespace: str, name: str) -> Plan:
 def check_open(plan: Plan) -> None:
     """Refuse to answer a Plan that is being carried out, or is finished.
 
-    Raises
-    ------
-    InputError
-        Nothing can be decided about it any more.
+    Raises InputError if nothing can be decided about it any more.
     """
     if plan.is_finished or plan.status.phase == "Acting":
         name, phase = plan.metadata.name, plan.status.phase
@@ -234,10 +210,7 @@ def check_text(plan: Plan) -> None:
 
     Only the operator knows whether it signed the Plan; it says so on the Plan if it did not.
 
-    Raises
-    ------
-    InputError
-        The Plan is not what it shows, or its decisions cannot be read.
+    Raises InputError if the Plan is not what it shows, or its decisions cannot be read.
     """
     about = f"Plan {Key(plan.metadata.namespace, plan.metadata.name)}"
     if not plan.spec.signature:
@@ -257,10 +230,7 @@ def check_text(plan: Plan) -> None:
 def parse_deadline(text: str, now: datetime) -> datetime:
     """Return the time that a text means: a time with its zone, or a duration from now.
 
-    Raises
-    ------
-    InputError
-        It is neither.
+    Raises InputError if it is neither.
     """
     if (duration := duration_of(text)) is not None:
         return now + duration
@@ -294,22 +264,11 @@ async def answer_plan(
 ) -> Plan:
     """Approve or reject a Plan; return the Plan as it was before the answer.
 
-    Parameters
-    ----------
-    session, name, state
-        The namespace, the Plan, and what is said to it.
-    until
-        When an approval ends; None means never.
-    digest
-        That of the Plan that the person saw; "" if the Plan is read for the first time.
-
-    Raises
-    ------
-    InputError
-        There is no such Plan, it needs no answer, it is not the one that the person saw, or its
-        decisions are not what it shows.
-    RejectedError
-        The user has no right to answer.
+    `session`, `name`, `state`: the namespace, the Plan, and what is said to it; `until`: when
+    an approval ends; None means never; `digest`: that of the Plan that the person saw; "" if
+    the Plan is read for the first time. Raises InputError if there is no such Plan, it needs no
+    answer, it is not the one that the person saw, or its decisions are not what it shows;
+    RejectedError if the user has no right to answer.
     """
     plan = choose_plan(sort_plans(await session.plans()), session.namespace, name)
     check_open(plan)
@@ -343,21 +302,10 @@ def decide(
 ) -> DryRun:
     """Solve the system of an Optimizer.
 
-    Parameters
-    ----------
-    observations
-        All objects of the namespace.
-    namespace, optimizer
-        The Optimizer whose parameters to use; without a name, the only one of the namespace.
-    changes
-        Changes to the system, in the syntax of `parse_change`.
-    time_limit
-        Time limit of the exact solver [s].
-
-    Raises
-    ------
-    InputError
-        The Optimizer is ambiguous or does not exist, or a change is invalid.
+    `observations`: all objects of the namespace; `namespace`, `optimizer`: the Optimizer whose
+    parameters to use; without a name, the only one of the namespace; `changes`: changes to the
+    system, in the syntax of `parse_change`; `time_limit`: time limit of the exact solver [s].
+    Raises InputError if the Optimizer is ambiguous or does not exist, or a change is invalid.
     """
     chosen, time = choose_optimizer(observations, namespace, optimizer), datetime.now(UTC)
     known = readable(observations)

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Options that select the cluster and the namespace, as in kubectl.
 CLUSTER_OPTIONS = {
-    "namespace": typer.Option(
-        "--namespace", "-n", metavar="NAME", help="Namespace; the context's by default."
+    "namespace": options.option(
+        "NAME", "Namespace; the context's by default.", "--namespace", "-n"
     ),
-    "context": typer.Option(
-        "--context", metavar="NAME", help="Context of the kubeconfig; the current by default."
+    "context": options.option(
+        "NAME", "Context of the kubeconfig; the current by default.", "--context"
     ),
-    "kubeconfig": typer.Option("--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG."),
+    "kubeconfig": options.option("FILE", "Instead of KUBECONFIG.", "--kubeconfig"),
 }
-"""Options that select the cluster and the namespace, as in kubectl."""
 
 
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -105,8 +105,7 @@ def kubectl_inferno(_cluster: "KubectlOptions", _version: options.Version = Fals
 
 
 OptimizerName = Annotated[
-    str | None,
-    typer.Argument(metavar="OPTIMIZER", help="Which one, where there are several."),
+    str | None, options.argument("OPTIMIZER", "Which one, where there are several.")
 ]
 
 
@@ -173,9 +172,7 @@ def optimize(
     output: options.Output = options.Format.TABLE,
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it, and show the result.")] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long to wait.")
-    ] = 300.0,
+    timeout: Annotated[float, options.option("SECONDS", "How long to wait.", min=0)] = 300.0,
     currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Ask the operator to optimize.
@@ -226,9 +223,9 @@ def optimize(
 @with_cluster_options
 def explain(
     cluster: "KubectlOptions",
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")],
+    server: Annotated[str, options.argument("SERVER", "Its name, or its spec.name.")],
     optimizer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which one, where there are several.")
+        str | None, options.option("NAME", "Which one, where there are several.")
     ] = None,
     output: options.Output = options.Format.TABLE,
     time_limit: options.TimeLimit = 30.0,
@@ -285,10 +282,8 @@ def generate(
     autoscaler: options.Kind,
     servers: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SERVER",
-            help="Their names; by default all Servers with workloads.",
-            show_default=False,
+        options.argument(
+            "SERVER", "Their names; by default all Servers with workloads.", show_default=False
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
@@ -345,29 +340,24 @@ def top(  # noqa: PLR0913 - an argument for each option
         ),
     ] = None,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
+        float, options.option("SECONDS", "How often to draw it anew.", min=0.1)
     ] = 2.0,
     service_class: Annotated[
         str,
-        typer.Option(
-            "--class",
-            metavar="CLASS",
-            help="Show only Servers of this service class.",
-            show_default=False,
+        options.option(
+            "CLASS", "Show only Servers of this service class.", "--class", show_default=False
         ),
     ] = "",
     model: Annotated[
         str,
-        typer.Option(
-            "--model", metavar="MODEL", help="Show only Servers of this model.", show_default=False
-        ),
+        options.option("MODEL", "Show only Servers of this model.", "--model", show_default=False),
     ] = "",
     reason: Annotated[
         str,
-        typer.Option(
+        options.option(
+            "REASON",
+            "Show only Servers with this word in the column READY, such as NoCapacity.",
             "--reason",
-            metavar="REASON",
-            help="Show only Servers with this word in the column READY, such as NoCapacity.",
             show_default=False,
             autocompletion=complete_reasons,
         ),
@@ -375,11 +365,11 @@ def top(  # noqa: PLR0913 - an argument for each option
     words: options.Filter = "",
     selector: Annotated[
         str,
-        typer.Option(
+        options.option(
+            "LABELS",
+            "Show only Servers with these labels, as kubectl get does.",
             "--selector",
             "-l",
-            metavar="LABELS",
-            help="Show only Servers with these labels, as kubectl get does.",
             show_default=False,
         ),
     ] = "",
@@ -464,9 +454,7 @@ def show_overview(
 def measure(
     prometheus: options.PrometheusOptions,
     cluster: "KubectlOptions",
-    server: Annotated[
-        str | None, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")
-    ] = None,
+    server: Annotated[str | None, options.argument("SERVER", "Its name, or its spec.name.")] = None,
     output: options.Output = options.Format.TABLE,
 ) -> None:
     """Show what is measured of the Servers, and how.
@@ -506,7 +494,7 @@ def measure(
 
 
 PlanName = Annotated[
-    str, typer.Argument(metavar="PLAN", help="Its name, as `kubectl inferno plans` lists it.")
+    str, options.argument("PLAN", "Its name, as `kubectl inferno plans` lists it.")
 ]
 
 
@@ -549,9 +537,7 @@ def plans(
 def diff(
     cluster: "KubectlOptions",
     name: PlanName,
-    other: Annotated[
-        str | None, typer.Argument(metavar="OTHER", help="A Plan to compare it with.")
-    ] = None,
+    other: Annotated[str | None, options.argument("OTHER", "A Plan to compare it with.")] = None,
     output: options.Output = options.Format.TABLE,
     *,
     currency: options.Currency = options.IN_CENTS,
@@ -602,10 +588,7 @@ def approve(
     name: PlanName,
     until: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="When it ends: a time, or a duration such as 2h; never by default.",
-        ),
+        options.option("TIME", "When it ends: a time, or a duration such as 2h; never by default."),
     ] = None,
     output: options.Output = options.Format.TABLE,
     *,
@@ -655,10 +638,7 @@ def _answer(
 
 
 OperatorNamespace = Annotated[
-    str,
-    typer.Option(
-        metavar="NAMESPACE", help="Namespace of the operator; its Lease there names the leader."
-    ),
+    str, options.option("NAMESPACE", "Namespace of the operator; its Lease there names the leader.")
 ]
 
 
@@ -673,10 +653,7 @@ def console(
     cluster: "KubectlOptions",
     *,
     port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
-        ),
+        int, options.option("PORT", "Where to listen; 0 takes a free port.", min=0, max=65535)
     ] = 0,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in the browser.")
@@ -711,50 +688,37 @@ ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - in a pod
 )
 def console_server(  # noqa: PLR0913 - the options of a server
     *,
-    origin: Annotated[
-        str, typer.Option(metavar="URL", help="The address that browsers use: https://HOST.")
-    ],
+    origin: Annotated[str, options.option("URL", "The address that browsers use: https://HOST.")],
     certificate: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Certificate for TLS; without one, the proxy is answered by plain HTTP.",
+        options.option(
+            "FILE", "Certificate for TLS; without one, the proxy is answered by plain HTTP."
         ),
     ] = None,
     private_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Private key of the certificate.")
+        Path | None, options.option("FILE", "Private key of the certificate.")
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST",
-            help="Address to listen on; by default all with a certificate, and 127.0.0.1 without"
-            " one.",
+        options.option(
+            "HOST",
+            "Address to listen on; by default all with a certificate, and 127.0.0.1 without one.",
         ),
     ] = None,
     port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
-        ),
+        int, options.option("PORT", "Where to listen; 0 takes a free port.", min=0, max=65535)
     ] = 8443,
     namespace: Annotated[
         str,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="NAME",
-            help="What the page to choose a namespace suggests.",
+        options.option(
+            "NAME", "What the page to choose a namespace suggests.", "--namespace", "-n"
         ),
     ] = "default",
     api_server: Annotated[
-        str, typer.Option(metavar="URL", help="Address of the API server.")
+        str, options.option("URL", "Address of the API server.")
     ] = "https://kubernetes.default.svc",  # as a pod reaches it
     api_server_ca: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="Authorities that sign the certificate of the API server."
-        ),
+        Path, options.option("FILE", "Authorities that sign the certificate of the API server.")
     ] = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"),
     operator_namespace: OperatorNamespace = "inferno-system",
     currency: options.Currency = options.IN_CENTS,
@@ -786,8 +750,8 @@ def console_server(  # noqa: PLR0913 - the options of a server
         run_async(serve_guarded_console(console, listener, lambda text: typer.echo(text, err=True)))
 
 
+# The last line: whether the shell completes the names of files, where nothing else is known.
 FILES, NO_FILES = ":0\n", ":4\n"
-"""The last line: whether the shell completes the names of files, where nothing else is known."""
 
 
 def complete(arguments: Sequence[str]) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 from inferno_operator.cli.offline.documents import Document, parse_documents
 from inferno_optimizer.errors import InputError
 
-SUFFIXES = (".json", ".yaml", ".yml")
-"""Files of a folder that are read."""
+SUFFIXES = (".json", ".yaml", ".yml")  # files of a folder that are read
 
+# The layout of the published sample data: one file for each section of SystemData.
 SECTION_FILES = {
     "accelerator-data.json": "acceleratorData",
     "capacity-data.json": "capacityData",
@@ -21,19 +21,18 @@ SECTION_FILES = {
     "server-data.json": "serverData",
     "serviceclass-data.json": "serviceClassData",
 }
-"""The layout of the published sample data: one file for each section of SystemData."""
 
 WHOLE_SYSTEM = "system-data.json"
+# What may lie beside them: the same in one file, and an answer that is no input.
 ANSWER = "solution-data.json"
-"""What may lie beside them: the same in one file, and an answer that is no input."""
 
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
+# Keys of a kustomization that cannot change what an object asks for.
 PLAIN_KEYS = frozenset(
     {"apiVersion", "kind", "metadata", "namespace", "resources"}
     | {"labels", "commonLabels", "commonAnnotations"}
 )
-"""Keys of a kustomization that cannot change what an object asks for."""
 
 
 UNNAMED = "unnamed"
@@ -47,19 +46,10 @@ def object_name(name: str) -> str:
 def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
     """Read all objects at the paths; a list gives its items.
 
-    Parameters
-    ----------
-    paths
-        Files, folders, kustomizations, or `-` for standard input. A folder in the layout of
-        the published sample data is one document of SystemData.
-    namespace
-        Leave out the objects of other namespaces, and put there those that name none; "" takes all
-        as they are.
-
-    Raises
-    ------
-    InputError
-        A path does not exist, has no objects, or is not JSON or YAML.
+    `paths`: Files, folders, kustomizations, or `-` for standard input. A folder in the layout
+    of the published sample data is one document of SystemData; `namespace`: leave out the
+    objects of other namespaces, and put there those that name none; "" takes all as they are.
+    Raises InputError if a path does not exist, has no objects, or is not JSON or YAML.
     """
     documents = [document for path in paths for document in _read(path)]
     items = [item for document in documents for item in _list_items(document)]

@@ -16,6 +16,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.units import MS_PER_SECOND
 
+# Quantities, and the names of columns that have them; a time may end in `_ms` or `_s`.
 COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         "concurrency": ("concurrency", "max_concurrency", "batch", "batch_size", "users"),
@@ -26,7 +27,6 @@ COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
         "ttft": ("ttft", "mean_ttft", "time_to_first_token", "prefill"),
     }
 )
-"""Quantities, and the names of columns that have them; a time may end in `_ms` or `_s`."""
 
 TIMES = ("itl", "ttft")
 LOADS = ("concurrency", "rate")
@@ -36,16 +36,10 @@ LOADS = ("concurrency", "rate")
 class Run:
     """The result of one run.
 
-    Attributes
-    ----------
-    origin
-        File and line.
-    concurrency, rate
-        Requests in progress, or requests/s that arrive at random; NaN where it is not given.
-    input_tokens, output_tokens
-        Mean tokens of a request.
-    itl_ms, ttft_ms
-        Mean inter-token latency, and time to first token, without a wait in a queue [ms].
+    `origin`: file and line; `concurrency`, `rate`: requests in progress, or requests/s that
+    arrive at random; NaN where it is not given; `input_tokens`, `output_tokens`: mean tokens of
+    a request; `itl_ms`, `ttft_ms`: mean inter-token latency, and time to first token, without a
+    wait in a queue [ms].
     """
 
     origin: str
@@ -82,11 +76,8 @@ class Run:
 def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
     """Read the runs in the files, and warnings about columns that are not used.
 
-    Raises
-    ------
-    InputError
-        A file cannot be read, a column is missing, or a value is not a positive number; the text
-        names the file and the line.
+    Raises InputError if a file cannot be read, a column is missing, or a value is not a
+    positive number; the text names the file and the line.
     """
     runs: list[Run] = []
     warnings: list[str] = []

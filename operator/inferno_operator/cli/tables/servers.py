@@ -69,35 +69,33 @@ from inferno_optimizer.system import LOWEST_PRIORITY, band_of
 
 Latency = Literal["itl", "wait", "ttft"]
 
+# Latencies by the name of their target.
 LATENCIES: Mapping[str, Latency] = {"slo-itl": "itl", "slo-ttw": "wait", "slo-ttft": "ttft"}
-"""Latencies by the name of their target."""
 
+# Default percentile of a target of the wait; see `inferno_optimizer.system.Target`.
 DEFAULT_WAIT_PERCENTILE = 95.0
-"""Default percentile of a target of the wait; see `inferno_optimizer.system.Target`."""
 
+# What is said of a Server that no optimization has seen.
 UNDECIDED_NOTE = (
     "new since the last optimization; the next one decides,"
     " and 'kubectl inferno optimize' asks for it"
 )
-"""What is said of a Server that no optimization has seen."""
 
-EXCESS_MARK = "!"
-"""Stands at a number of cards in use that is above what there is."""
+EXCESS_MARK = "!"  # stands at a number of cards in use that is above what there is
 
+# Least share of a target that is shown: a latency of eleven times the target.
 LEAST_SHARE_LEFT = -9.99
-"""Least share of a target that is shown: a latency of eleven times the target."""
 
+# Columns of servers that a narrow terminal does not show.
 OPTIONAL = (
     *("CLASS", "MEASURED", "WAIT/SLO", "TTFT/SLO", "ITL/SLO", "COST", "LOAD"),
     "CURRENT",
 )
-"""Columns of servers that a narrow terminal does not show."""
 
-Targets = Mapping[tuple[str, str], Target]
-"""Targets by service class and model."""
+Targets = Mapping[tuple[str, str], Target]  # targets by service class and model
 
+# The labels for the replicas of a Server, by the name of the object.
 Labels = Callable[[str], Label]
-"""The labels for the replicas of a Server, by the name of the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -702,13 +700,11 @@ class Screen:
     ) -> Text:
         """Return what `top` shows, not more lines than there are.
 
-        Where not all servers have room, those with a problem come first, then those of the most
-        important classes, unless `order` sorts them; the last line counts what is left out.
+        Where not all servers have room, those with a problem come first, then those of the
+        most important classes, unless `order` sorts them; the last line counts what is left
+        out.
 
-        Raises
-        ------
-        InputError
-            The table has no column by which to sort.
+        Raises InputError if the table has no column by which to sort.
         """
         parts = order_rows(describe_overview(seen, now, self.money), order)
         whole = style_parts([*heading, *parts], self.width)

@@ -39,12 +39,8 @@ from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
 
-ABOVE = 1.1
-"""Height of an axis, where the highest value is 1."""
-
-TRIED_CARDS = (1, 4)
-"""How many more cards a link tries."""
-
+ABOVE = 1.1  # height of an axis, where the highest value is 1
+TRIED_CARDS = (1, 4)  # how many more cards a link tries
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
 
 

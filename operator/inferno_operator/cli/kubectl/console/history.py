@@ -24,11 +24,10 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 
+# Objects in a namespace whose past is shown of all Servers: each Plan has all of them.
 MOST_OBJECTS = 3000
-"""Objects in a namespace whose past is shown of all Servers: each Plan has all of them."""
 
-ABOVE = 1.1
-"""Height of an axis, where the highest value is 1."""
+ABOVE = 1.1  # height of an axis, where the highest value is 1
 
 
 class PastServer(NamedTuple):

@@ -32,21 +32,18 @@ from inferno_operator.resources.observation import Observation, only, readable
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Role
 
-ABOVE = 1.05
-"""Height of an axis, where the highest value is 1."""
+ABOVE = 1.05  # height of an axis, where the highest value is 1
+MARKED = 3  # Servers farthest from what was predicted, which have their names in a chart
 
-MARKED = 3
-"""Servers farthest from what was predicted, which have their names in a chart."""
-
+# Which of the numbers plans are made with, by `spec.calibrate`.
 DATA_IN_USE = {
     "Use": "Plans take the upper confidence of the calibration where there is one.",
     "Report": "Plans take the configured data; the calibration is only shown (calibrate: Report).",
     "Off": "Plans take the configured data; nothing is calibrated (calibrate: Off).",
 }
-"""Which of the numbers plans are made with, by `spec.calibrate`."""
 
+# A time alone, and what each request of the batch or each token adds [ms].
 Line = tuple[float, float]
-"""A time alone, and what each request of the batch or each token adds [ms]."""
 
 
 def view_models(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:

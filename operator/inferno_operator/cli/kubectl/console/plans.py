@@ -30,6 +30,7 @@ from inferno_operator.cli.tables.plans import (
     describe_shrinkage,
     describe_steps,
     encode_preview,
+    find_cost_change,
     is_of_strangers,
     preview_plan,
     summarize,
@@ -59,23 +60,23 @@ from inferno_optimizer.system import Role
 
 GAIN_TITLE = "Could cost less by"
 
+# Most steps whose alternatives are computed: those with the largest change of cost.
 MOST_STEPS = 200
-"""Most steps whose alternatives are computed: those with the largest change of cost."""
 
+# What the line of the solver means, with which the parts of a plan end.
 PROOF = (
     "Objective: the change of cost and a penalty for each move, which plans make as small as"
     " possible. Gap: how far the plan may be from the best one, as a share."
 )
-"""What the line of the solver means, with which the parts of a plan end."""
 
+# What the page of Plans says before there is one.
 NO_PLANS = (
     "No Plans in this namespace: there is one as soon as an optimization changes what a Server"
     " gets."
 )
-"""What the page of Plans says before there is one."""
 
+# Columns that the pages of Servers have, and the next plan has no room for.
 ON_OTHER_PAGES = ("BATCH", "CLASS", "DESIRED COST")
-"""Columns that the pages of Servers have, and the next plan has no room for."""
 
 
 def build_gap_figure(
@@ -281,9 +282,8 @@ def _list_figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigur
     totals, arrived = plan.spec.totals, plan.status.arrived
     note = "" if arrived is None else f"{arrived} run what was decided"
     yield KeyFigure("Servers that change", str(totals.servers), note)
-    change = totals.cost_after - totals.cost_before
     cost_after = f"{money.amount(totals.cost_after)} {money.rate} after it"
-    yield KeyFigure("Change of cost", money.change(change), cost_after)
+    yield KeyFigure("Change of cost", money.change(find_cost_change(plan)), cost_after)
     yield build_gap_figure(plan.spec.certificate, money, plan.metadata.creation_timestamp)
     if taken := totals.reduction:
         load_lost = f"{taken.load_lost:g} requests/min not served any more"

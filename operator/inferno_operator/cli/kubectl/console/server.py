@@ -51,20 +51,13 @@ from inferno_optimizer.system import (
     Target,
 )
 
-EVENTS_SHOWN = 20
-"""Events that are shown."""
+EVENTS_SHOWN = 20  # events that are shown
+ABOVE = 1.1  # height of an axis, where the highest value is 1
+SMALLEST_MS = 1.0  # latencies that never reach this are not drawn [ms]
+DIGITS = 3  # decimals of a latency [ms]
 
-ABOVE = 1.1
-"""Height of an axis, where the highest value is 1."""
-
-SMALLEST_MS = 1.0
-"""Latencies that never reach this are not drawn [ms]."""
-
-DIGITS = 3
-"""Decimals of a latency [ms]."""
-
+# Options are drawn up to so many times the cost of the cheapest one, which a dearer one hides.
 DEAREST = 10.0
-"""Options are drawn up to so many times the cost of the cheapest one, which a dearer one hides."""
 
 Changes = Sequence[tuple[Plan, PlanStep]]
 
