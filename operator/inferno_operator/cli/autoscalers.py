@@ -80,7 +80,6 @@ def generated(
 
 
 def _select_servers(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
-    """The Servers of these names, or all that name workloads."""
     servers = [*only(Server, resources)]
     if not names:
         with_workloads = [server for server in servers if server.spec.workloads]
@@ -99,7 +98,6 @@ def _find_server(servers: Sequence[Server], name: str) -> Server:
 
 
 def _list_warnings(servers: Iterable[Server]) -> list[str]:
-    """A warning for each Server that the operator scales itself."""
     return [
         f"{_describe(server)}: set spec.actuation to Publish, or the operator and the autoscaler"
         " both scale it"
@@ -162,7 +160,6 @@ def _place_all(servers: Iterable[Server], namespace: str | None) -> list[_Placed
 
 
 def _place_workloads(server: Server, namespace: str | None) -> _Placed:
-    """Return a Server with its namespace, if autoscalers can scale its workloads."""
     own = server.metadata.namespace or namespace
     if not own:
         raise InputError(
@@ -215,7 +212,6 @@ def _build_keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document
 
 
 def _build_trigger(item: _Placed, workload: Workload, access: Access) -> Document:
-    """Return the trigger that asks the operator for the decision."""
     path = (item.namespace, item.server.metadata.name, workload.place)
     return {
         "type": "metrics-api",

@@ -184,7 +184,6 @@ async def past_windows(
 
 
 def _list_unused(windows: Sequence[Window]) -> list[str]:
-    """Warnings about windows that are not used, one for each reason."""
     reasons = Counter(reason for _, reason in judged(windows, LIVE) if reason)
     return [
         f"{number} of {len(windows)} windows are not used: {reason}"

@@ -96,7 +96,6 @@ def draw_calibration(
 def _place_runs(
     runs: Sequence[tuple[Window, Rejection | None]], result: Calibration, line: int
 ) -> list[Point]:
-    """Place the runs beside the first or the second line."""
     facts = result.facts
     names = ("batch", "input_tokens", "output_tokens", "itl_ms", "prefill_ms")
     columns = np.array([attrgetter(*names)(window) for window, _ in runs]).reshape(-1, 5)

@@ -52,7 +52,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_import(frame: FrameType | None) -> bool:
-    """Whether a module is being imported."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None

@@ -287,7 +287,6 @@ class _Variant:
 
 
 def _read_variants(documents: Sequence[Document], notes: list[str]) -> list[_Variant]:
-    """Return the variants that some objects describe, each once; notes get what is left out."""
     variants: dict[tuple[str, str, str], _Variant] = {}
     workloads: dict[tuple[str, str, str], _Variant] = {}
     for document in documents:
@@ -697,7 +696,6 @@ class _Migration:
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
     def _collect_performance(self, model: str) -> dict[str, _Performance]:
-        """Return how replicas of a model perform, by accelerator."""
         performance: dict[str, _Performance] = {}
         variants = self.models[model]
         for variant in variants:
@@ -831,7 +829,6 @@ class _Migration:
 
 
 def _build_current(counts: Mapping[str, int]) -> Manifest:
-    """Return what runs, by its numbers of replicas on each accelerator."""
     parts = [{"accelerator": name, "numReplicas": n} for name, n in counts.items() if n]
     if len(parts) == 1:
         return parts[0]
@@ -841,7 +838,6 @@ def _build_current(counts: Mapping[str, int]) -> Manifest:
 
 
 def _explain_missing_accelerator(variant: _Variant) -> str:
-    """Say why the accelerator of a variant is not known, and what to do."""
     workload = variant.workload
     option = f"--accelerator {workload.name}=NAME"
     if variant.selector is None:

@@ -135,7 +135,6 @@ def build_past_trace(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, 
 
 
 def _list_gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
-    """A line for each gap."""
     measured = np.flatnonzero(~np.isnan(rate))
     gaps = list(_runs(np.isnan(rate)))
     lines = []
@@ -149,7 +148,6 @@ def _list_gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
 
 
 def _runs(missing: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
-    """Yield the first step of each gap, and the one after it."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], missing, [False])).astype(np.int8)))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 

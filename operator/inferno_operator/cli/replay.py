@@ -201,7 +201,6 @@ def _list_hopeless_homes(fleet: ReplayFleet, trace: Trace) -> Iterator[str]:
 
 
 def _list_own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
-    """The windows of the servers that name some."""
     named = [measures[name].windows if name in measures else None for name in servers]
     short, long = (
         np.array([getattr(own, length) if own else np.nan for own in named], dtype=np.float64)
@@ -302,7 +301,6 @@ def replay_policies(
 def _yield_accounts(
     scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
 ) -> Iterator[tuple[str, Account]]:
-    """Yield the account of each policy, as soon as there is one."""
     if jobs == 1:
         yield from ((name, replay_policy(scenario, name, tell)) for name in names)
         return
@@ -344,7 +342,6 @@ def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _
 
 
 def _describe_failure(name: str, error: Exception) -> str:
-    """What went wrong in a policy of the user, and where."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     what = traceback.format_exception_only(error)[-1].strip()
     return f"policy {name!r} failed: {what} ({Path(place.filename).name}:{place.lineno})"

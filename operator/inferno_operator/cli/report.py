@@ -97,7 +97,6 @@ def _list_figures(
 
 
 def _explain_shortfall(system: System, solution: Solution, decision: Decision) -> dict[str, Any]:
-    """Return why a server gets less than it needs, and what would serve it."""
     changes = []
     if decision.reason.decided:
         time_limit = min(system.options.time_limit, SEARCH_S)
@@ -286,7 +285,6 @@ class _Sections:
         return draw_stack(frame, self._hours(len(means)), layers, words)
 
     def _hours(self, places: int) -> list[float]:
-        """The middle of each place of a chart."""
         hours = self.replays[0].account.hours
         return [(place + 0.5) * hours / places for place in range(places)]
 
@@ -327,12 +325,10 @@ def _average_steps(values: FloatArray | IntArray) -> FloatArray:
 
 
 def _format_clock(seconds: float) -> str:
-    """Hours, minutes and seconds after the beginning."""
     return str(timedelta(seconds=round(seconds)))
 
 
 def _describe_decision(incident: Incident, step_s: float) -> str:
-    """The last change of the replicas before the worst step."""
     if incident.before == incident.replicas:
         return f"replicas {incident.replicas} from the beginning"
     when = _format_clock(incident.changed * step_s)
@@ -340,7 +336,6 @@ def _describe_decision(incident: Incident, step_s: float) -> str:
 
 
 def _describe_cause(incident: Incident) -> str:
-    """Why the targets were missed in the worst step."""
     match incident.cause:
         case Cause.NO_CARDS:
             return f"no cards for {incident.refused} more replicas"

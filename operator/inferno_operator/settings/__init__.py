@@ -249,7 +249,6 @@ def _dialect(environment: Mapping[str, str]) -> "Dialect | None":
 
 
 def _default_place(environment: Mapping[str, str]) -> str:
-    """Return the default of INFERNO_OPTIMIZER: remote if a host is set."""
     return "remote" if environment.get("INFERNO_HOST") else "local"
 
 

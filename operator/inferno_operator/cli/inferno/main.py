@@ -154,7 +154,6 @@ def _show_solution(
     rows: "RowOrder",
     money: options.Money,
 ) -> None:
-    """Show what every server gets."""
     from inferno_operator.cli.tables.solution import describe_solution
     from inferno_optimizer.wire.codec import encode_solution
 
@@ -175,7 +174,6 @@ def _show_comparison(
     rows: "RowOrder",
     money: options.Money,
 ) -> None:
-    """Show what differs for the servers when some things are changed."""
     from inferno_operator.cli.tables.solution import describe_comparison, tabulate_differences
     from inferno_optimizer.explain.comparison import compare
     from inferno_optimizer.wire.codec import encode_comparison
@@ -434,7 +432,6 @@ def _read_past(prometheus: options.PrometheusOptions, labels: str, hours: float)
 
 
 def _print_model(pair: "CalibratedPair", laws: "Laws", measured: "Measurements") -> None:
-    """Print the manifest of a Model, after what is to be known of its parameters."""
     from inferno_operator.cli.tables.calibration import format_manifest, warn_of_outliers
 
     warn([*warn_of_outliers(laws)])

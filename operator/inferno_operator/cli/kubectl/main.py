@@ -627,7 +627,6 @@ def _answer(
     output: options.Format,
     money: options.Money,
 ) -> None:
-    """Answer a Plan, and show the answer."""
     from inferno_operator.cli.kubectl.choices import answer_plan, parse_deadline
     from inferno_operator.cli.tables.plans import summarize
 

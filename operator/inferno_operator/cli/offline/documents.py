@@ -81,7 +81,6 @@ def _find_line(node: yaml.Node, steps: Sequence[Step]) -> int:
 
 
 def _has_key(node: yaml.Node, value: Step) -> bool:
-    """Whether a field of an object has a value."""
     return isinstance(node, yaml.MappingNode) and any(v.value == value for _, v in node.value)
 
 

@@ -66,7 +66,6 @@ def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
 
 
 def _is_ours(document: Document) -> bool:
-    """Return whether an object is of one of the kinds of the operator."""
     from inferno_operator.resources.base import GROUP  # noqa: PLC0415 - SystemData needs no models
 
     content = document.content
@@ -75,7 +74,6 @@ def _is_ours(document: Document) -> bool:
 
 
 def _read_namespace(document: Document) -> str:
-    """Return the namespace that an object names, "" for none."""
     content = document.content
     metadata = content.get("metadata") if isinstance(content, Mapping) else None
     return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
@@ -103,7 +101,6 @@ def _read(path: str) -> tuple[Document, ...]:
 
 
 def _read_path(path: Path, parents: tuple[Path, ...] = ()) -> tuple[Document, ...]:
-    """Read a file or folder; `parents` are the kustomizations that refer to it."""
     if path.is_dir():
         return _read_folder(path, parents)
     if path.name in KUSTOMIZATIONS:
@@ -127,7 +124,6 @@ def _read_folder(folder: Path, parents: tuple[Path, ...]) -> tuple[Document, ...
 
 
 def _join_documents(sections: Mapping[str, Path], folder: Path) -> Iterator[Document]:
-    """Join the sections of a folder into one document of SystemData."""
     if sections:
         content = {key: _read_single(path).content for key, path in sections.items()}
         yield Document(content, str(folder))
@@ -184,7 +180,6 @@ def _build_by_kubectl(file: Path) -> tuple[Document, ...]:
 
 
 def _select_namespace(document: Document, namespace: object) -> Document:
-    """Set the namespace of an object, like the key `namespace` of a kustomization."""
     content = document.content
     if not namespace or not isinstance(content, Mapping):
         return document
@@ -196,7 +191,6 @@ def _select_namespace(document: Document, namespace: object) -> Document:
 
 
 def _list_items(document: Document) -> Iterator[Document]:
-    """Yield the items of a `kind: List` (or `ServerList`)."""
     content = document.content
     if not isinstance(content, Mapping) or not str(content.get("kind")).endswith("List"):
         yield document

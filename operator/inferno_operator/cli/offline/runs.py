@@ -93,7 +93,6 @@ def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
 
 
 def _read_table(text: str, path: str) -> tuple[list[Run], list[str]]:
-    """The runs of a CSV file, and the columns that are not used."""
     rows = list(csv.reader(io.StringIO(text, newline=None)))
     if not rows:
         raise InputError(f"{path}: is empty")
@@ -126,7 +125,6 @@ def _find_columns(header: Sequence[str], path: str) -> dict[str, tuple[str, floa
 
 
 def _suggest_column(unknown: Sequence[str]) -> str:
-    """The end of a message: the first unknown column, and the known ones that are like it."""
     if not unknown:
         return f" (known: {', '.join(COLUMNS)})"
     column_names = [name for names in COLUMNS.values() for name in names]
@@ -184,7 +182,6 @@ def _read_number(text: str, column: str, origin: str, *, required: bool) -> floa
 
 
 def _read_benchmarks(text: str, path: str) -> Iterator[Run]:
-    """The runs in the JSON of a benchmark: one document, a list, or one on each line."""
     for number, document in enumerate(_list_results(text, path), 1):
         if not isinstance(document, Mapping):
             raise InputError(f"{path}: result {number}: expected an object")
@@ -198,7 +195,6 @@ def _read_benchmarks(text: str, path: str) -> Iterator[Run]:
 
 
 def _list_results(text: str, path: str) -> Iterator[object]:
-    """The results of a file; a report of guidellm has several."""
     for document in _parse_lines(text, path):
         several = document.get("benchmarks") if isinstance(document, Mapping) else None
         yield from several if isinstance(several, list) else [document]
@@ -289,14 +285,12 @@ def _read_genai_perf(document: Mapping[str, object], origin: str) -> Run:
 def _find_value(
     document: Mapping[str, object], place: Sequence[str], origin: str, *, required: bool = True
 ) -> float:
-    """The number at a place in a document."""
     value = _find_inside(document, place)
     text = "" if value is None else str(value)
     return _read_number(text, ".".join(place), origin, required=required)
 
 
 def _find_inside(document: object, place: Sequence[str]) -> object:
-    """What is at a place in a document; None if nothing is."""
     for key in place:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document

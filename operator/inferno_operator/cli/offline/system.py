@@ -192,7 +192,6 @@ def _read_each(documents: Iterable[Document], read: Callable[[Document], Read]) 
 
 
 def _refuse(errors: Sequence[InputError]) -> None:
-    """Raise what is wrong, if anything is."""
     if len(errors) > 1:
         raise InvalidObjectsError(errors)
     for error in errors:
@@ -301,7 +300,6 @@ def _is_of_others(document: Document) -> bool:
 
 
 def _list_fields(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
-    """Fields of all objects; an equal one of several objects of a kind is told once."""
     by_place: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
     for document, fields in found:
         for field in fields:
@@ -324,7 +322,6 @@ def _list_empty_fields(documents: Iterable[Document]) -> list[str]:
 
 
 def _require_manifest(document: Document) -> Mapping[str, object]:
-    """Return the object in a document; refuse it if it is not of one of our kinds."""
     from inferno_operator.resources import SYSTEM_RESOURCES
 
     content = document.content
@@ -356,7 +353,6 @@ def _refuse_namespaces(parsed: "Sequence[tuple[Resource, Document]]") -> None:
 
 
 def _refuse_several(what: str, named: Iterable[tuple[str, str]], advice: str = "") -> None:
-    """Refuse more than one of some names, and tell the first place of each."""
     first: dict[str, str] = {}
     for name, origin in named:
         if name:
@@ -438,7 +434,6 @@ def _leave_out_consequences(problems: Iterable[Problem]) -> Iterator[Problem]:
 
 
 def _list_lines(problems: Iterable[Problem], place: Callable[[Problem], str]) -> Iterator[str]:
-    """Yield a line for each problem, one for all objects with an equal one."""
     equal: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
         equal.setdefault((problem.kind, problem.field, problem.message), []).append(problem)
@@ -480,7 +475,6 @@ def list_refused_names(found: "Iterable[tuple[Resource, Document]]") -> Iterator
 
 
 def _find_unknown_running(catalogue: Catalogue) -> Iterator[Problem]:
-    """Servers that run on an accelerator that does not exist."""
     for server in catalogue.system.servers:
         for part in server.current.parts:
             if part.replicas > 0 and (
@@ -490,7 +484,6 @@ def _find_unknown_running(catalogue: Catalogue) -> Iterator[Problem]:
 
 
 def _find_classes_without_target(catalogue: Catalogue) -> Iterator[Problem]:
-    """Classes without targets for the model of a server."""
     served = dict.fromkeys((s.service_class, s.model) for s in catalogue.system.servers)
     for service_class in catalogue.system.classes:
         kind, of = "service class", service_class.name

@@ -138,7 +138,6 @@ def _warn_without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
 
 
 def _list_cells(origin: str, header: Sequence[str], line: Sequence[str]) -> dict[str, str]:
-    """The cells of a line by their columns; those that are missing at its end are left out."""
     if len(line) > len(header):
         raise InputError(f"{origin}: has {len(line)} cells, where there are {len(header)} columns")
     return dict(zip(header, line, strict=False))
@@ -179,7 +178,6 @@ def _read_number(origin: str, cells: Mapping[str, str], column: str) -> float:
 
 
 def _build_from_steps(path: str, rows: Sequence[TraceRow]) -> Trace:
-    """The trace of a file with steps."""
     by_client: dict[str, list[TraceRow]] = {}
     for row in rows:
         by_client.setdefault(row.client, []).append(row)

@@ -183,7 +183,6 @@ def _count_running(allocation: Allocation | None) -> int:
 
 
 def _compare_allocations(before: Allocation | None, after: Allocation | None) -> Action:
-    """Return the most important change between two allocations."""
     if not (before and before.accelerator and after and after.accelerator):
         return Action.PLACE if is_running(after) and not is_running(before) else Action.UPDATE
     if before.accelerator != after.accelerator:

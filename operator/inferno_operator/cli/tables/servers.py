@@ -377,7 +377,6 @@ def estimate_headrooms(
 
 
 def _exponential_percentile(percentile: float) -> float:
-    """Return a percentile of an exponential distribution, relative to its mean."""
     return -math.log(1.0 - percentile / 100.0)
 
 

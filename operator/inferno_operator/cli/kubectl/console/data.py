@@ -84,7 +84,6 @@ def view_data(
 
 
 def _describe_prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
-    """Return whether Prometheus answers."""
     if not asked:
         return ("Prometheus", "not asked", "-", "no Server has spec.measure")
     usable = [item.measured for item in asked if item.measured and item.measured.quality in USABLE]

@@ -212,7 +212,6 @@ def _list_figures(
 
 
 def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
-    """Group the Servers that can be read by class, the most important class first."""
     by_class: dict[str, list[ServerView]] = {}
     for view in sorted(views, key=lambda view: view.priority):
         if view.spec:
@@ -221,7 +220,6 @@ def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[Server
 
 
 def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
-    """Return what the Servers of a class miss, serve and cost, as JSON."""
     known = [view for view in views if view.is_known]
     running = [view.spec.current_alloc for view in views if view.spec]
     load = sum(part.load.arrival_rate for part in running if part and part.load)

@@ -165,7 +165,6 @@ def _describe_history(plans: Sequence[Plan], money: Money) -> Iterator[Part]:
 
 
 def _draw_history(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator[Chart]:
-    """Yield the cost by the Plans that took effect, and how many Servers each changed."""
     born = [(plan, moment) for plan in plans if (moment := plan.metadata.creation_timestamp)]
     if not born:
         return

@@ -266,7 +266,6 @@ class Pages:
     def _build_parts(
         self, parts: Sequence[Part], main: TextTable | None, query: PageQuery, trend: TrendOf
     ) -> Iterator[_Table | Notes]:
-        """Yield tables, and the lines between them."""
         notes = list[Note]()
         for part in (*parts, None):
             if isinstance(part, str):

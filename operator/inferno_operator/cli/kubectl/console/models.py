@@ -118,7 +118,6 @@ def with_current(server: Server, current: ServerAllocation | None) -> Server:
 
 
 def _count_replicas(servers: Sequence[Server], accelerator: str = "") -> int:
-    """Count the replicas that run, on one accelerator or on all."""
     return sum(
         part.num_replicas
         for server in servers
@@ -193,7 +192,6 @@ def _format_calibration(calibrated: CalibratedData, now: datetime) -> Sequence[s
 
 
 def _tabulate_rejected(calibration: Iterable[CalibratedData]) -> Iterator[TextTable]:
-    """Yield a table of the windows of replicas that were not used, and why, if there are any."""
     rows = []
     for data in calibration:
         windows = data.rows + sum(part.rows for part in data.rejected)
@@ -337,5 +335,4 @@ def draw_agreements(servers: Sequence[Server]) -> Iterator[Chart]:
 
 
 def _measure_error(point: Named) -> float:
-    """Return by how much of the prediction the measured value differs from it."""
     return abs(point.y - point.x) / point.x

@@ -177,7 +177,6 @@ def _list_next_figures(
 
 
 def _list_differences(compared: Comparison, money: Money) -> Iterator[KeyFigure]:
-    """Yield what the changes of a person make different from the plan without them."""
     before, after = compared.before, compared.after
     against_before = f"{money.rate} against the plan without it"
     yield KeyFigure("What if: cost", money.change(after.cost - before.cost), against_before)

@@ -307,7 +307,6 @@ class _ProxiedConsole:
             return reply(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     async def _follow(self, digest: str, token: str, namespace: str) -> None:
-        """Follow a namespace with a token for a while."""
         name = digest, namespace
         if asyncio.get_running_loop().time() < self._refused.get(digest, 0):
             raise UnauthenticatedError(API_SERVER_REFUSES)

@@ -260,7 +260,6 @@ def _draw_curves(curves: ServerCurve, target: Target, server: Server) -> Iterato
 
 
 def _list_latencies(curve: LoadCurve, field: str) -> FloatArray:
-    """Return a latency at each rate [ms]."""
     values: FloatArray = getattr(curve, f"{field}_ms").round(DIGITS)
     return values
 
