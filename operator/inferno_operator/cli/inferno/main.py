@@ -353,25 +353,21 @@ def measure(
 
     from inferno_operator.cli.measurement import measure, with_measured_loads
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
-    from inferno_operator.cli.tables.measurement import (
-        describe_measurements,
-        encode_measurements,
-        list_measurement_notes,
-    )
+    from inferno_operator.cli.tables import measurement
 
     place, sources = prometheus.place, prometheus.read_sources()
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     with working("asking Prometheus"):
         measurements, asked = run_async(measure(resources, place, sources))
     if output is options.Format.YAML:
-        warn(list_measurement_notes(measurements))
+        warn(measurement.list_measurement_notes(measurements))
         show(output, lambda: with_measured_loads(resources, measurements), tuple)
         return
     shown = asked if queries else ()
     show(
         output,
-        lambda: encode_measurements(measurements, shown),
-        lambda: describe_measurements(measurements, shown, datetime.now(UTC)),
+        lambda: measurement.encode_measurements(measurements, shown),
+        lambda: measurement.describe_measurements(measurements, shown, datetime.now(UTC)),
     )
 
 
@@ -470,12 +466,7 @@ def bench(  # noqa: PLR0913 - an argument for each option
     also if you end the command; at the end it prints the manifest of a Model.
     """
     from inferno_operator.adapters.completions.client import EngineEndpoint
-    from inferno_operator.cli.bench import (
-        Benchmark,
-        RunsFile,
-        allowed,
-        shape_of,
-    )
+    from inferno_operator.cli import bench
     from inferno_operator.cli.calibration import calibrate_windows, read_measurements
     from inferno_operator.cli.tables.calibration import CalibratedPair
     from inferno_optimizer.calibration.plan import Scope
@@ -483,10 +474,12 @@ def bench(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.units import SECONDS_PER_MINUTE
 
     endpoint = EngineEndpoint(url, key_file, timeout)
-    allowed(endpoint, minutes, yes=yes)
-    scope = Scope([shape_of(text) for text in shapes], max_concurrency, token_budget)
-    file = RunsFile(csv)
-    _measure_engine(Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model), file)
+    bench.allowed(endpoint, minutes, yes=yes)
+    scope = Scope([bench.shape_of(text) for text in shapes], max_concurrency, token_budget)
+    file = bench.RunsFile(csv)
+    _measure_engine(
+        bench.Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model), file
+    )
     if not file.rows:
         raise CalibrationError(f"{url}: {file.kept}: give it more --minutes, or shorter requests")
     measured = read_measurements([str(csv)])
@@ -654,6 +647,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     prints for each policy the cost, the share of requests within the targets, and the regret:
     the cost above that of a policy that knows the load and whose replicas start at once.
     """
+    from inferno_operator.cli import replay
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import (
         list_measures,
@@ -663,31 +657,24 @@ def replay(  # noqa: PLR0913 - an argument for each option
     )
     from inferno_operator.cli.offline.traces import read_trace
     from inferno_operator.cli.past import PastOptions, read_past
-    from inferno_operator.cli.replay import (
-        ReplayedLoad,
-        ReplaySettings,
-        build_document,
-        build_scenario,
-        describe_replays,
-        replay_policies,
-        write_csv,
-    )
     from inferno_optimizer.errors import InputError
 
     money = options.money_of(currency)
     documents, unknown = read_documents(paths, namespace), warn if lenient else refuse_unknown
     if trace and not (begin or keep):
-        load = ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)
+        load = replay.ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)
     elif begin and not trace:
         place, sources = prometheus.place, prometheus.read_sources()
         resources = parse_resources(documents, unknown)
         with working("asking Prometheus") as tell:
             past = PastOptions(place, sources, begin, end, step, keep)
-            load = ReplayedLoad(read_past(resources, past, tell, warn), place.url, hours, scale)
+            load = replay.ReplayedLoad(
+                read_past(resources, past, tell, warn), place.url, hours, scale
+            )
     else:
         raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
     true = parse_system(read_documents([str(truth)]), unknown).profiles if truth else ()
-    settings = ReplaySettings(
+    settings = replay.ReplaySettings(
         step_seconds=step,
         lead_time_seconds=lead_time,
         lead_time_cov=lead_time_cov,
@@ -698,21 +685,21 @@ def replay(  # noqa: PLR0913 - an argument for each option
         truth=str(truth or ""),
     )
     system = parse_system(documents, unknown, warn, load.means, doubt=warn)
-    scenario = build_scenario(
+    scenario = replay.build_scenario(
         system, load, settings, warn, truth=true, measures=list_measures(documents)
     )
     with (
         interruptible(lambda: warn(["interrupted, so there is no result"])),
         working("replaying") as tell,
     ):
-        replayed = replay_policies(scenario, policies, tell, jobs)
+        replayed = replay.replay_policies(scenario, policies, tell, jobs)
     if output is options.ReplayFormat.CSV:
-        typer.echo(write_csv(replayed))
+        typer.echo(replay.write_csv(replayed))
     else:
         show(
             options.Format(output.value),
-            lambda: build_document(scenario, replayed),
-            lambda: describe_replays(replayed, money),
+            lambda: replay.build_document(scenario, replayed),
+            lambda: replay.describe_replays(replayed, money),
         )
     if html is not None:
         from inferno_operator.cli.report import build_replay_page
@@ -744,26 +731,24 @@ def floor(  # noqa: PLR0913 - an argument for each option
     In each step each server has the replicas of least cost that meet its targets, at once and
     without a limit of cards.
     """
+    from inferno_operator.cli import replay
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import parse_system, refuse_unknown
     from inferno_operator.cli.offline.traces import read_trace
-    from inferno_operator.cli.replay import (
-        ReplayedLoad,
-        ReplaySettings,
-        build_floor_document,
-        build_scenario,
-        describe_floor,
-    )
     from inferno_optimizer.replay.hindsight import find_floor
 
     money = options.money_of(currency)
-    load = ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)
+    load = replay.ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)
     unknown = warn if lenient else refuse_unknown
     documents = read_documents(paths, namespace)
     system = parse_system(documents, unknown, warn, load.means, doubt=warn)
-    scenario = build_scenario(system, load, ReplaySettings(step_seconds=step), warn)
+    scenario = replay.build_scenario(system, load, replay.ReplaySettings(step_seconds=step), warn)
     least = find_floor(scenario.believed, scenario.trace)
-    show(output, lambda: build_floor_document(least), lambda: describe_floor(least, money))
+    show(
+        output,
+        lambda: replay.build_floor_document(least),
+        lambda: replay.describe_floor(least, money),
+    )
 
 
 @app.command(
@@ -802,21 +787,12 @@ def study(
     The study names all of them. Each replay is one row. What was
     computed once is kept, so that an interrupted study goes on where it was.
     """
+    from inferno_operator.cli import study
     from inferno_operator.cli.offline.system import refuse_unknown
     from inferno_operator.cli.replay import processes, yield_completed
-    from inferno_operator.cli.study import (
-        compute_result,
-        dask_cluster,
-        describe_study,
-        list_rows,
-        list_runs,
-        open_results,
-        read_results,
-        read_study,
-    )
 
     money = options.money_of(currency)
-    wanted, kept = read_study(file), results or Path(f"{file.stem}.jsonl")
+    wanted, kept = study.read_study(file), results or Path(f"{file.stem}.jsonl")
     printed = set[str]()
 
     def warn_once(warnings: Iterable[str]) -> None:
@@ -824,8 +800,10 @@ def study(
         printed.update(new)
         warn(new)
 
-    runs = list(list_runs(wanted, file.parent, warn if lenient else refuse_unknown, warn_once))
-    found = read_results(kept)
+    runs = list(
+        study.list_runs(wanted, file.parent, warn if lenient else refuse_unknown, warn_once)
+    )
+    found = study.read_results(kept)
     missing = {each.key: each for each in runs if each.key not in found}
     done = 0
 
@@ -834,20 +812,20 @@ def study(
         warn([f"interrupted: {so_far}; the same command goes on"])
 
     if missing:
-        add = open_results(kept)
+        add = study.open_results(kept)
         calls = {key: (each.scenario, each.policy) for key, each in missing.items()}
         with (
             interruptible(say),
             working("replaying") as tell,
-            dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
+            study.dask_cluster(scheduler) if scheduler else processes(jobs) as executor,
         ):
-            for key, result in yield_completed(executor, compute_result, calls):
+            for key, result in yield_completed(executor, study.compute_result, calls):
                 add(missing[key], result)
                 found[key] = result
                 done += 1
                 tell(f"replayed {missing[key]} ({done} of {len(missing)})")
-    rows = list_rows(wanted, runs, found)
-    show(output, lambda: rows, lambda: describe_study(rows, money))
+    rows = study.list_rows(wanted, runs, found)
+    show(output, lambda: rows, lambda: study.describe_study(rows, money))
 
 
 class LogFormat(StrEnum):
@@ -1131,36 +1109,35 @@ def estimate_model(  # noqa: PLR0913 - an argument for each option
     and what engines take besides, which was fitted to published measurements. It says what it was
     off by for models that it was not fitted to. Needs no cluster and no GPU.
     """
-    from inferno_operator.cli.catalogue import (
-        EstimateRequest,
-        build_estimated_model,
-        describe_estimates,
-        estimate,
-        list_warnings,
-        read_hardware,
-        read_models,
-        spread_counts,
-    )
+    from inferno_operator.cli import catalogue
     from inferno_operator.cli.offline.model_config import read_config
     from inferno_optimizer.errors import InputError
 
     if not model and not model_config:
         raise InputError("name a model with --model, or its config.json with --model-config")
-    hardware = read_hardware()
-    counts = spread_counts(accelerator, accelerator_count)
+    hardware = catalogue.read_hardware()
+    counts = catalogue.spread_counts(accelerator, accelerator_count)
     cards = [hardware.card(name) for name in accelerator]
-    config = read_config(model_config) if model_config else read_models().model(model).config
+    config = (
+        read_config(model_config) if model_config else catalogue.read_models().model(model).config
+    )
     origin = model_config or model
     name = model or str(config.get("_name_or_path") or config.get("model_type") or "model")
     form = (dtype, kv_dtype, input_tokens, output_tokens)
     estimates = [
-        estimate(EstimateRequest(name, config, origin, count, *form), card, hardware)
+        catalogue.estimate(
+            catalogue.EstimateRequest(name, config, origin, count, *form), card, hardware
+        )
         for card, count in zip(cards, counts, strict=True)
     ]
     if output is options.Format.YAML:
-        for line in list_warnings(estimates):
+        for line in catalogue.list_warnings(estimates):
             typer.echo(f"# {line}")
-    show(output, lambda: build_estimated_model(estimates), lambda: describe_estimates(estimates))
+    show(
+        output,
+        lambda: catalogue.build_estimated_model(estimates),
+        lambda: catalogue.describe_estimates(estimates),
+    )
 
 
 app.add_typer(migrations, name="migrate")

@@ -134,12 +134,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     allocations that are desired now.
     """
     from inferno_operator.cli.kubectl.choices import decide
-    from inferno_operator.cli.tables.plans import (
-        describe_preview,
-        encode_preview,
-        preview_plan,
-        tabulate_changes,
-    )
+    from inferno_operator.cli.tables import plans
     from inferno_operator.cli.tables.table import RowOrder
 
     checks, money = options.checks_of(fail_on), options.money_of(currency)
@@ -148,12 +143,12 @@ def plan(  # noqa: PLR0913 - an argument for each option
         outcome = decide(observations, namespace, optimizer, changes, time_limit)
     warn(outcome.idle)
     solution, name = outcome.solution, outcome.optimizer.metadata.name
-    planned = preview_plan(observations, outcome.snapshot, solution)
+    planned = plans.preview_plan(observations, outcome.snapshot, solution)
     show(
         output,
-        lambda: encode_preview(name, changes, planned, solution),
-        lambda: describe_preview(planned, solution, money),
-        lambda: tabulate_changes(planned, solution, money),
+        lambda: plans.encode_preview(name, changes, planned, solution),
+        lambda: plans.describe_preview(planned, solution, money),
+        lambda: plans.tabulate_changes(planned, solution, money),
         RowOrder.parse(words, sort),
     )
     options.refuse(solution, checks)
@@ -426,19 +421,18 @@ def show_overview(
     output: options.Format, seen: "Overview", money: options.Money, order: "RowOrder | None" = None
 ) -> None:
     """Print how the Servers of a namespace do."""
+    from inferno_operator.cli.tables import servers
     from inferno_operator.cli.tables.plans import describe_waiting
-    from inferno_operator.cli.tables.servers import (
-        describe_overview,
-        encode_overview,
-        tabulate_servers,
-    )
 
     now = datetime.now(UTC)
     show(
         output,
-        lambda: encode_overview(seen),
-        lambda: (*describe_overview(seen, now, money), *describe_waiting(seen.waiting, money)),
-        lambda: tabulate_servers(seen.servers, money),
+        lambda: servers.encode_overview(seen),
+        lambda: (
+            *servers.describe_overview(seen, now, money),
+            *describe_waiting(seen.waiting, money),
+        ),
+        lambda: servers.tabulate_servers(seen.servers, money),
         order,
     )
 
@@ -464,12 +458,7 @@ def measure(
     """
     from inferno_operator.cli.kubectl.choices import choose_server
     from inferno_operator.cli.measurement import measure
-    from inferno_operator.cli.tables.measurement import (
-        AskedQuery,
-        describe_measurements,
-        encode_measurements,
-        list_reported,
-    )
+    from inferno_operator.cli.tables import measurement
     from inferno_operator.resources import Server
     from inferno_operator.resources.observation import readable
 
@@ -478,9 +467,9 @@ def measure(
     if server is not None:
         chosen = choose_server(observations, namespace, server)
         resources = [r for r in resources if not isinstance(r, Server) or r is chosen]
-    queries: Sequence[AskedQuery] = ()
+    queries: Sequence[measurement.AskedQuery] = ()
     if prometheus.endpoint is None:
-        measurements = list_reported(resources)
+        measurements = measurement.list_reported(resources)
     else:
         with working("asking Prometheus"):
             measurements, queries = run_async(
@@ -488,8 +477,8 @@ def measure(
             )
     show(
         output,
-        lambda: encode_measurements(measurements, queries),
-        lambda: describe_measurements(measurements, queries, datetime.now(UTC)),
+        lambda: measurement.encode_measurements(measurements, queries),
+        lambda: measurement.describe_measurements(measurements, queries, datetime.now(UTC)),
     )
 
 
@@ -732,21 +721,18 @@ def console_server(  # noqa: PLR0913 - the options of a server
     import asyncio
 
     from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
+    from inferno_operator.cli.kubectl.console import serve
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
-    from inferno_operator.cli.kubectl.console.serve import (
-        LOOPBACK,
-        Listener,
-        create_proxied_console,
-        serve_guarded_console,
-    )
 
     server = ApiServerAddress(api_server, api_server_ca)
     settings = ConsoleSettings(options.money_of(currency), operator_namespace)
-    console = create_proxied_console(server, namespace, origin, asyncio.sleep, settings)
+    console = serve.create_proxied_console(server, namespace, origin, asyncio.sleep, settings)
     with interruptible(status=0):
-        address = host or (ALL_ADDRESSES if certificate else LOOPBACK)
-        listener = Listener(address, port, certificate, private_key)
-        run_async(serve_guarded_console(console, listener, lambda text: typer.echo(text, err=True)))
+        address = host or (ALL_ADDRESSES if certificate else serve.LOOPBACK)
+        listener = serve.Listener(address, port, certificate, private_key)
+        run_async(
+            serve.serve_guarded_console(console, listener, lambda text: typer.echo(text, err=True))
+        )
 
 
 # The last line: whether the shell completes the names of files, where nothing else is known.
