@@ -126,8 +126,8 @@ def build_triggers(
 ) -> str:
     """Return the triggers for all workloads as YAML, for KServe, which makes the ScaledObjects.
 
-    Raises InputError if As `build_manifests`; or the autoscaler is not KEDA, as KServe takes no
-    others of a user.
+    Raises InputError as `build_manifests` does, or if the autoscaler is not KEDA: KServe takes no
+    triggers of others from a user.
     """
     if autoscaler is not Autoscaler.KEDA:
         raise InputError("--for kserve: only KEDA has triggers: inferno generate keda")

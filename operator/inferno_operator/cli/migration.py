@@ -78,7 +78,7 @@ def migrate(
     There are no objects if each workload is left out; the lines say why.
 
     `documents`: objects of WVA, and the workloads; `accelerators`: `WORKLOAD=NAME` for one
-    workload, or a name for all that are on no known accelerator. Raises InputError if An object
+    workload, or a name for all that are on no known accelerator. Raises InputError if an object
     of WVA cannot be read, or there is none; or an accelerator is for a workload that does not
     exist.
     """

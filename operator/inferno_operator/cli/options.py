@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inferno_operator.runtime.texts import join_names
-from inferno_operator.settings import VARIABLES, Variable
-from inferno_operator.settings.values import file
+from inferno_operator.settings import VARIABLES, Variable, file
 from inferno_optimizer.errors import InputError
-from inferno_optimizer.solution import Decision, Reason, Solution
+from inferno_optimizer.solution import Reason, Solution
 
 HELP = {"help_option_names": ["-h", "--help"]}  # settings of both programs
 
@@ -231,10 +230,8 @@ MISTAKES = frozenset(
 )
 
 SERVERS_SHOWN = 5  # largest number of servers that a message names
-GAP = re.compile(r"gap>(?P<most>[0-9.e-]+)")
-
-# Says in a line why a plan is as the condition says; empty if it is not.
-Check = Callable[[Solution], str]
+CONDITION = re.compile(r"unserved|invalid|gap>(?P<most>[0-9.e-]+)")
+Check = tuple[str, float]  # a condition, and the largest gap
 
 FailOn = Annotated[
     list[str],
@@ -251,67 +248,45 @@ FailOn = Annotated[
 
 
 def checks_of(conditions: Iterable[str]) -> list[Check]:
-    """Return a check for each condition.
-
-    Raises InputError if one is unknown.
-    """
-    return [_check(condition) for condition in conditions]
+    """Return a check for each condition. Raises InputError if one is unknown."""
+    checks: list[Check] = []
+    for condition in conditions:
+        match = CONDITION.fullmatch(condition)
+        try:
+            most = float(match["most"] or 0) if match else None
+        except ValueError:
+            most = None
+        if most is None:
+            advice = "give unserved, invalid or gap>X, such as gap>0.01"
+            raise InputError(f"--fail-on {condition}: {advice}")
+        checks.append((condition, most))
+    return checks
 
 
 def refuse(solution: Solution, checks: Iterable[Check]) -> None:
     """Exit with `UNMET` if a check fails, with a line on standard error for each."""
-    failures = [failure for check in checks if (failure := check(solution))]
+    decisions, proof = solution.decisions, solution.certificate
+    failures = []
+    for condition, most in checks:
+        names, what = list[str](), ""
+        if condition == "unserved":
+            what = "get less than they need"
+            names = [d.server for d in decisions if d.reason is not Reason.ALLOCATED]
+        elif condition == "invalid":
+            what = "have mistakes"
+            names = [d.server for d in decisions if d.reason in MISTAKES]
+        elif proof.gap is None:
+            failures.append(f"--fail-on {condition}: solver {proof.solver} proves no gap")
+        elif proof.gap > most:
+            failures.append(f"--fail-on {condition}: the gap is {proof.gap:.1e}")
+        if names:
+            number = f"{len(names)} of {len(decisions)} servers"
+            shown = join_names(names, SERVERS_SHOWN)
+            failures.append(f"--fail-on {condition}: {number} {what}: {shown}")
     for failure in failures:
         typer.echo(failure, err=True)
     if failures:
         raise typer.Exit(UNMET)
-
-
-def _check(condition: str) -> Check:
-    if condition == "unserved":
-        return lambda plan: _list_failing(plan, condition, "get less than they need", _is_unserved)
-    if condition == "invalid":
-        return lambda plan: _list_failing(plan, condition, "have mistakes", _is_invalid)
-    most = _read_gap(condition)
-    if most is None:
-        advice = "give unserved, invalid or gap>X, such as gap>0.01"
-        raise InputError(f"--fail-on {condition}: {advice}")
-    return lambda plan: _compare_gap(plan, condition, most)
-
-
-def _read_gap(condition: str) -> float | None:
-    match = GAP.fullmatch(condition)
-    try:
-        return float(match["most"]) if match else None
-    except ValueError:
-        return None
-
-
-def _is_unserved(decision: Decision) -> bool:
-    return decision.reason is not Reason.ALLOCATED
-
-
-def _is_invalid(decision: Decision) -> bool:
-    return decision.reason in MISTAKES
-
-
-def _list_failing(
-    plan: Solution, condition: str, what: str, is_counted: Callable[[Decision], bool]
-) -> str:
-    names = [decision.server for decision in plan.decisions if is_counted(decision)]
-    number = f"{len(names)} of {len(plan.decisions)} servers"
-    return (
-        f"--fail-on {condition}: {number} {what}: {join_names(names, SERVERS_SHOWN)}"
-        if names
-        else ""
-    )
-
-
-def _compare_gap(plan: Solution, condition: str, most: float) -> str:
-    gap = plan.certificate.gap
-    if gap is None:
-        return f"--fail-on {condition}: solver {plan.certificate.solver} proves no gap"
-    return f"--fail-on {condition}: the gap is {gap:.1e}" if gap > most else ""
 
 
 # The Service of the operator, where the manifests put it.
@@ -437,7 +412,7 @@ def prometheus_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _read(options: Mapping[str, str | None]) -> PrometheusOptions:
-    from inferno_operator.settings.prometheus import prometheus_endpoint
+    from inferno_operator.settings import prometheus_endpoint
 
     given = {name: value for name, value in options.items() if value is not None}
     environment = {**os.environ, **given}

@@ -99,16 +99,16 @@ def to_stairs(steps: Steps, end: float) -> Steps:
 def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
     """Return panels in rows of so many columns as an SVG document."""
     width, height = columns * WIDTH, ceil(len(panels) / columns) * HEIGHT
-    placed = "\n".join(_move_panel(panel, *divmod(n, columns)) for n, panel in enumerate(panels))
+    placed = "\n".join(
+        f'<g transform="translate({n % columns * WIDTH:g} {n // columns * HEIGHT:g})">'
+        f"\n{panel}\n</g>"
+        for n, panel in enumerate(panels)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
         f' width="{width:g}" height="{height:g}">\n<style>{style}</style>\n'
         f'<rect width="100%" height="100%" fill="#fff"/>\n{placed}\n</svg>\n'
     )
-
-
-def _move_panel(panel: str, row: int, column: int) -> str:
-    return f'<g transform="translate({column * WIDTH:g} {row * HEIGHT:g})">\n{panel}\n</g>'
 
 
 COLOURS = 9  # colours of the style sheet

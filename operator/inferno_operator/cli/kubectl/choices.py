@@ -120,7 +120,7 @@ class ServerFilter:
         nothing has is refused at first only: the last Server that has it may be deleted
         later.
 
-        Raises InputError if See `check`; UnavailableError if it is not known yet which
+        Raises InputError as `check` does; UnavailableError if it is not known yet which
         Servers have the labels.
         """
         if not self._is_checked:

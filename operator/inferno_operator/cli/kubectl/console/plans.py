@@ -112,26 +112,28 @@ def _has_changed(observations: Sequence[Observation], last: LastOptimization) ->
     inputs = [o for o in observations if o.kind in READ]
     if sum(o.kind is Server for o in inputs) != last.servers:
         return True
-    for observation in inputs:
-        resource = observation.resource
-        born = resource.metadata.creation_timestamp if resource else None
-        if born is not None and born > last.time:
-            return True
-        if isinstance(resource, Server):  # its load may be another one, beyond a tolerance
-            current, desired = resource.spec.current_alloc, resource.spec.desired_alloc
-            now, then = current and current.load, desired and desired.load
-            if now and then and describe_change(then, now):
-                return True
-        elif ready := observation.status.condition(READY):
-            seen = ready.observed_generation
-            if seen is not None and observation.generation > seen:
-                return True
+    if any(_is_newer(observation, last) for observation in inputs):
+        return True
     resources, plans = readable(observations), sort_plans(observations)
     if not plans or plans[0].spec.certificate != last.certificate:
         return False
     names = {r.metadata.name: r for r in only(Optimizer, resources)}
     optimizer, digest = names.get(plans[0].spec.optimizer), plans[0].spec.inputs_digest
     return optimizer is not None and compute_inputs_digest(resources, optimizer) != digest
+
+
+def _is_newer(observation: Observation, last: LastOptimization) -> bool:
+    resource = observation.resource
+    born = resource.metadata.creation_timestamp if resource else None
+    if born is not None and born > last.time:
+        return True
+    if isinstance(resource, Server):  # its load may be another one, beyond a tolerance
+        current, desired = resource.spec.current_alloc, resource.spec.desired_alloc
+        now, then = current and current.load, desired and desired.load
+        return bool(now and then and describe_change(then, now))
+    ready = observation.status.condition(READY)
+    seen = ready.observed_generation if ready else None
+    return seen is not None and observation.generation > seen
 
 
 def view_next_plan(
