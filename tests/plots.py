@@ -70,8 +70,8 @@ def day_plot() -> str:
     load = ReplayedLoad(read_trace(str(ROOT / TRACE)), TRACE, HOURS)
     scenario = build_scenario(system, load, ReplaySettings(), print)
     page = build_replay_page("", scenario, replay_policies(scenario, POLICIES, print))
-    (operator,) = (section for section in page.policies if section.name == "inferno")
-    return _document([page.front, *operator.charts])
+    (operator,) = (section for section in page["policies"] if section["name"] == "inferno")
+    return _document([page["front"], *operator["charts"]])
 
 
 def _title(chart: Chart) -> str:

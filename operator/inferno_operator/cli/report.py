@@ -30,7 +30,7 @@ from inferno_operator.pages.charts import (
     draw_lines,
     draw_stack,
 )
-from inferno_operator.pages.html import ClassShare, KeyFigure, PolicySection, ReplayPage, WorstTime
+from inferno_operator.pages.html import KeyFigure
 from inferno_optimizer.explain.remedies import remedies
 from inferno_optimizer.replay.account import Cause, Incident, find_worst_incidents
 from inferno_optimizer.replay.replay import Scenario
@@ -168,21 +168,21 @@ ABOVE = 1.05  # height of an axis, where the highest value is 1
 
 def build_replay_page(
     title: str, scenario: Scenario, replays: Sequence[Replayed], money: Money = CENTS
-) -> ReplayPage:
+) -> dict[str, Any]:
     """Return the page of replays of one load.
 
     `title`: what was replayed; `scenario`: Servers and load; `replays`: the replays, one or
     more; `money`: the unit of costs.
     """
     sections = _Sections(scenario, replays, money)
-    return ReplayPage(
-        title=title,
-        rate=money.rate,
-        figures=tuple(_list_replay_figures(scenario, replays, money)),
-        classes=[row.server for row in list_class_rows(replays[0])],
-        front=_draw_costs(replays, money),
-        policies=[sections.of(replayed) for replayed in replays],
-    )
+    return {
+        "title": title,
+        "rate": money.rate,
+        "figures": tuple(_list_replay_figures(scenario, replays, money)),
+        "classes": [row.server for row in list_class_rows(replays[0])],
+        "front": _draw_costs(replays, money),
+        "policies": [sections.of(replayed) for replayed in replays],
+    }
 
 
 def _list_replay_figures(
@@ -235,25 +235,27 @@ class _Sections:
     replays: Sequence[Replayed]
     money: Money
 
-    def of(self, replayed: Replayed) -> PolicySection:
+    def of(self, replayed: Replayed) -> dict[str, Any]:
         """The section of a policy."""
         account, row = replayed.account, Row.of(replayed, "", slice(None))
         accelerators = self.scenario.fleet.accelerators
         worst = find_worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
-        return PolicySection(
-            name=replayed.policy,
-            cost=self.money.amount(row.cost / account.hours),
-            regret=self.money.change(replayed.regret / account.hours),
-            of_optimum=f"{100 * replayed.share_of_optimum:.1f} %",
-            within=row.within,
-            missed_minutes=f"{row.missed_minutes:.0f}",
-            replicas=f"{row.replicas:.2f}",
-            started=row.started,
-            moves=row.moves,
-            classes=[ClassShare(each.server, each.within) for each in list_class_rows(replayed)],
-            charts=(self._cost(replayed), self._replicas(replayed)),
-            worst=[self._time(incident) for incident in worst],
-        )
+        return {
+            "name": replayed.policy,
+            "cost": self.money.amount(row.cost / account.hours),
+            "regret": self.money.change(replayed.regret / account.hours),
+            "of_optimum": f"{100 * replayed.share_of_optimum:.1f} %",
+            "within": row.within,
+            "missed_minutes": f"{row.missed_minutes:.0f}",
+            "replicas": f"{row.replicas:.2f}",
+            "started": row.started,
+            "moves": row.moves,
+            "classes": [
+                {"name": each.server, "within": each.within} for each in list_class_rows(replayed)
+            ],
+            "charts": (self._cost(replayed), self._replicas(replayed)),
+            "worst": [self._time(incident) for incident in worst],
+        }
 
     def _cost(self, replayed: Replayed) -> Chart:
         accounts = (*(each.account for each in self.replays), replayed.bound)
@@ -288,18 +290,18 @@ class _Sections:
         hours = self.replays[0].account.hours
         return [(place + 0.5) * hours / places for place in range(places)]
 
-    def _time(self, incident: Incident) -> WorstTime:
+    def _time(self, incident: Incident) -> dict[str, Any]:
         step_s = self.scenario.trace.step_s
-        return WorstTime(
-            begin=_format_clock(incident.first * step_s),
-            length=f"{(incident.last + 1 - incident.first) * step_s / 60:.0f}",
-            server=incident.server,
-            service_class=incident.service_class,
-            accelerator=incident.accelerator or "none yet",
-            outside=f"{incident.outside:,.0f}",
-            decided=_describe_decision(incident, step_s),
-            cause=_describe_cause(incident),
-        )
+        return {
+            "begin": _format_clock(incident.first * step_s),
+            "length": f"{(incident.last + 1 - incident.first) * step_s / 60:.0f}",
+            "server": incident.server,
+            "service_class": incident.service_class,
+            "accelerator": incident.accelerator or "none yet",
+            "outside": f"{incident.outside:,.0f}",
+            "decided": _describe_decision(incident, step_s),
+            "cause": _describe_cause(incident),
+        }
 
 
 def _layer_accelerators(names: Sequence[str], means: FloatArray) -> list[tuple[str, list[float]]]:
