@@ -58,7 +58,7 @@ FOR_KSERVE = f"""\
 """
 
 
-def generated(
+def generate_autoscalers(
     autoscaler: Autoscaler,
     resources: Iterable[Resource],
     names: Sequence[str],

@@ -41,7 +41,7 @@ class Benchmark:
     seed: int = 0
 
 
-def shape_of(text: str) -> Shape:
+def parse_shape(text: str) -> Shape:
     """Return the kind of requests in a text such as `512/128`.
 
     Raises InputError if the text is not two numbers above 0, the second above 1.
@@ -52,7 +52,7 @@ def shape_of(text: str) -> Shape:
     return Shape(int(inputs), int(outputs))
 
 
-def allowed(endpoint: EngineEndpoint, minutes: float, *, yes: bool) -> None:
+def require_consent(endpoint: EngineEndpoint, minutes: float, *, yes: bool) -> None:
     """Refuse to load an engine elsewhere that nobody has agreed to.
 
     Raises InputError if the engine is not on this machine, and `yes` is not given.
@@ -97,11 +97,11 @@ async def runs(
             again = None
             made.append(trial)
             if measured.answers:
-                windows.append(_streamed(measured.window, benchmark.endpoint))
+                windows.append(_require_stream(measured.window, benchmark.endpoint))
             yield measured
 
 
-def _streamed(window: Window, endpoint: EngineEndpoint) -> Window:
+def _require_stream(window: Window, endpoint: EngineEndpoint) -> Window:
     if window.itl_ms > 0:
         return window
     raise EngineError(f"{endpoint.url}: all tokens of an answer come at once: it does not stream")

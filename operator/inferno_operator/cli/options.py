@@ -199,7 +199,7 @@ class Money:
 CENTS = Money(IN_CENTS, 1.0)
 
 
-def money_of(currency: str) -> Money:
+def parse_currency(currency: str) -> Money:
     """Return the unit for a currency.
 
     Raises InputError if it is no symbol and no code.
@@ -247,7 +247,7 @@ FailOn = Annotated[
 ]
 
 
-def checks_of(conditions: Iterable[str]) -> list[Check]:
+def parse_conditions(conditions: Iterable[str]) -> list[Check]:
     """Return a check for each condition. Raises InputError if one is unknown."""
     checks: list[Check] = []
     for condition in conditions:

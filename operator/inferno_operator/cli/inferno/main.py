@@ -123,8 +123,8 @@ def plan(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.optimize import formulate_lp, optimize
     from inferno_optimizer.wire.what_if import apply_changes
 
-    checks, rows = options.checks_of(fail_on), RowOrder.parse(words, sort)
-    money, doubts = options.money_of(currency), list[str]()
+    checks, rows = options.parse_conditions(fail_on), RowOrder.parse(words, sort)
+    money, doubts = options.parse_currency(currency), list[str]()
     system = _read(paths, time_limit, namespace, lenient=lenient, doubt=doubts.extend)
     system = system if curve is None else trace_solver(system)
     changed, idle = apply_changes(system, map(parse_change, changes))
@@ -208,7 +208,7 @@ def explain(
     from inferno_optimizer.explain.options import explain
     from inferno_optimizer.optimize import optimize
 
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
     system = _read(paths, time_limit, namespace, lenient=lenient, doubt=warn)
     explain(system, server)  # refuses an unknown name before it takes time
     with working("looking for what would serve it"):
@@ -239,7 +239,7 @@ def report(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.what_if import apply_changes
 
-    checks, money = options.checks_of(fail_on), options.money_of(currency)
+    checks, money = options.parse_conditions(fail_on), options.parse_currency(currency)
     system = _read(paths, time_limit, namespace, lenient=lenient, doubt=warn)
     system, idle = apply_changes(system, map(parse_change, changes))
     warn(idle)
@@ -474,8 +474,8 @@ def bench(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.units import SECONDS_PER_MINUTE
 
     endpoint = EngineEndpoint(url, key_file, timeout)
-    bench.allowed(endpoint, minutes, yes=yes)
-    scope = Scope([bench.shape_of(text) for text in shapes], max_concurrency, token_budget)
+    bench.require_consent(endpoint, minutes, yes=yes)
+    scope = Scope([bench.parse_shape(text) for text in shapes], max_concurrency, token_budget)
     file = bench.RunsFile(csv)
     _measure_engine(
         bench.Benchmark(endpoint, scope, SECONDS_PER_MINUTE * minutes, served_model), file
@@ -537,12 +537,12 @@ def generate(  # noqa: PLR0913 - an argument for each option
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
     """
-    from inferno_operator.cli.autoscalers import generated
+    from inferno_operator.cli.autoscalers import generate_autoscalers
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
 
     resources = read_resources(paths, warn if lenient else refuse_unknown)
     access = options.Access(url, token_secret, max_replicas)
-    text, warnings = generated(autoscaler, resources, servers, access, namespace, owner)
+    text, warnings = generate_autoscalers(autoscaler, resources, servers, access, namespace, owner)
     warn(warnings)
     typer.echo(text, nl=False)
 
@@ -659,7 +659,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.past import PastOptions, read_past
     from inferno_optimizer.errors import InputError
 
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
     documents, unknown = read_documents(paths, namespace), warn if lenient else refuse_unknown
     if trace and not (begin or keep):
         load = replay.ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)
@@ -737,7 +737,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.traces import read_trace
     from inferno_optimizer.replay.hindsight import find_floor
 
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
     load = replay.ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)
     unknown = warn if lenient else refuse_unknown
     documents = read_documents(paths, namespace)
@@ -791,7 +791,7 @@ def study(
     from inferno_operator.cli.offline.system import refuse_unknown
     from inferno_operator.cli.replay import processes, yield_completed
 
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
     wanted, kept = study.read_study(file), results or Path(f"{file.stem}.jsonl")
     printed = set[str]()
 

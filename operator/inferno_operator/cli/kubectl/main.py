@@ -137,7 +137,7 @@ def plan(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.tables import plans
     from inferno_operator.cli.tables.table import RowOrder
 
-    checks, money = options.checks_of(fail_on), options.money_of(currency)
+    checks, money = options.parse_conditions(fail_on), options.parse_currency(currency)
     namespace, observations = read_objects(cluster)
     with working("optimizing"):
         outcome = decide(observations, namespace, optimizer, changes, time_limit)
@@ -177,7 +177,7 @@ def optimize(
     --wait exits with 0 when the optimization is done, also if its Plan then waits for approval
     (listed as "waiting" by -o json), and with 1 if it fails or is not done in time.
     """
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
 
     async def request(session: "Session") -> "Observation":
         from inferno_operator.cli.kubectl.choices import choose_optimizer
@@ -240,7 +240,7 @@ def explain(
     from inferno_operator.resources import Model
     from inferno_operator.resources.observation import only, readable
 
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
     namespace, observations = read_objects(cluster)
     chosen = choose_server(observations, namespace, server)
     conditions, objects = chosen.status.conditions, readable(observations)
@@ -292,12 +292,12 @@ def generate(
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
     """
-    from inferno_operator.cli.autoscalers import generated
+    from inferno_operator.cli.autoscalers import generate_autoscalers
     from inferno_operator.resources.observation import readable
 
     namespace, observations = read_objects(cluster)
     access = options.Access(url, token_secret, max_replicas)
-    text, warnings = generated(
+    text, warnings = generate_autoscalers(
         autoscaler, readable(observations), servers, access, namespace, owner
     )
     warn(warnings)
@@ -387,7 +387,7 @@ def top(  # noqa: PLR0913 - an argument for each option
     from inferno_optimizer.errors import InputError
 
     wanted = ServerFilter(service_class, model, reason, selector)
-    order, money = RowOrder.parse(words, sort), options.money_of(currency)
+    order, money = RowOrder.parse(words, sort), options.parse_currency(currency)
     on_screen = output is options.Format.TABLE and sys.stdout.isatty()
     if watch and not on_screen:
         raise InputError("--watch draws a table on a terminal: leave it out")
@@ -506,7 +506,7 @@ def plans(
     from inferno_operator.cli.kubectl.choices import sort_plans
     from inferno_operator.cli.tables.plans import describe_plans
 
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
     newest_first = sort_plans(run_session(cluster, lambda session: session.plans()))
     show(
         output,
@@ -553,7 +553,7 @@ def diff(
         except InfernoError:  # such as without the rights; accelerators are named alone then
             return chosen, name_accelerators
 
-    money = options.money_of(currency)
+    money = options.parse_currency(currency)
     chosen, labels = run_session(cluster, read)
     for plan in chosen:
         if not plan.is_finished:
@@ -588,7 +588,7 @@ def approve(
     A Plan is refused if its decisions are not what it shows.
     Writes status.approval of the Plan with your rights. You need the ClusterRole inferno-approve.
     """
-    _answer(cluster, name, "Approved", until, output, options.money_of(currency))
+    _answer(cluster, name, "Approved", until, output, options.parse_currency(currency))
 
 
 @app.command(epilog=options.examples("kubectl inferno reject fleet-17 --namespace llm"))
@@ -605,7 +605,7 @@ def reject(
     The same changes are not proposed again at the interval of the Optimizer while the inputs
     stay the same. You need the ClusterRole inferno-approve.
     """
-    _answer(cluster, name, "Rejected", None, output, options.money_of(currency))
+    _answer(cluster, name, "Rejected", None, output, options.parse_currency(currency))
 
 
 def _answer(
@@ -657,7 +657,7 @@ def console(
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
     from inferno_operator.cli.kubectl.console.serve import serve
 
-    settings = ConsoleSettings(options.money_of(currency), operator_namespace)
+    settings = ConsoleSettings(options.parse_currency(currency), operator_namespace)
     with interruptible(status=0):
         run_session(
             cluster, lambda session: serve(session, port, settings, typer.echo, browser=browser)
@@ -725,7 +725,7 @@ def console_server(  # noqa: PLR0913 - the options of a server
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
 
     server = ApiServerAddress(api_server, api_server_ca)
-    settings = ConsoleSettings(options.money_of(currency), operator_namespace)
+    settings = ConsoleSettings(options.parse_currency(currency), operator_namespace)
     console = serve.create_proxied_console(server, namespace, origin, asyncio.sleep, settings)
     with interruptible(status=0):
         address = host or (ALL_ADDRESSES if certificate else serve.LOOPBACK)

@@ -45,7 +45,7 @@ from inferno_operator.cli.kubectl.console.plans import (
     view_plans,
 )
 from inferno_operator.cli.kubectl.console.server import list_affordable, view_server
-from inferno_operator.cli.options import CENTS, Money, money_of
+from inferno_operator.cli.options import CENTS, Money, parse_currency
 from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
 from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.proposal import pack
@@ -76,7 +76,7 @@ VIEWS: dict[str, View] = {
     "/data": lambda seen: view_data(seen, NOW, LEADER),
 }
 
-EUR = money_of("EUR")
+EUR = parse_currency("EUR")
 
 PRICED: dict[str, Callable[[Sequence[Observation], Money], ConsolePage]] = {
     "/": lambda seen, money: view_fleet(seen, NAMESPACE, NOW, money),
