@@ -60,7 +60,7 @@ class TextTable:
         cls, items: Iterable[Item], columns: Columns[Item], optional: Sequence[str] = ()
     ) -> Self:
         """Return a table with a row for each item: what each column says of it."""
-        rows = [[format_cell(item) for format_cell in columns.values()] for item in items]
+        rows = [tuple(format_cell(item) for format_cell in columns.values()) for item in items]
         return cls(tuple(columns), rows, optional)
 
     def __str__(self) -> str:
