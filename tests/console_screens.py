@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from playwright.sync_api import Browser
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import DryRun, decide, sort_plans
 from inferno_operator.cli.kubectl.console.app import MEDIA
 from inferno_operator.cli.kubectl.console.data import view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
@@ -31,7 +31,6 @@ from inferno_operator.cli.kubectl.console.plans import (
     view_plans,
 )
 from inferno_operator.cli.kubectl.console.server import view_server
-from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InfernoError

@@ -9,8 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from inferno_operator.cli.offline.system import read_system
 from inferno_operator.cli.offline.traces import read_trace
-from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, build_scenario, replay_policies
-from inferno_operator.cli.replay_report import replay_page
+from inferno_operator.cli.replay import (
+    ReplayedLoad,
+    ReplaySettings,
+    build_scenario,
+    replay_policies,
+)
+from inferno_operator.cli.report import build_replay_page
 from inferno_operator.pages.charts import STYLE as LINES
 from inferno_operator.pages.charts import Chart, Legend, arrange_panels
 from tests.console_screens import SERVER, pages
@@ -62,11 +67,11 @@ def server_plots() -> Mapping[str, str]:
 def day_plot() -> str:
     """A recorded day: cost against targets of some policies, and the day of the operator."""
     system = read_system([str(ROOT / FLEET)])
-    load = ReplayedLoad(read_trace(str(ROOT / TRACE)), TRACE)
-    scenario = build_scenario(system, load, ReplayOptions(hours=HOURS), print)
-    page = replay_page("", scenario, replay_policies(scenario, POLICIES, print))
-    (operator,) = (section for section in page.policies if section.name == "inferno")
-    return _document([page.front, *operator.charts])
+    load = ReplayedLoad(read_trace(str(ROOT / TRACE)), TRACE, HOURS)
+    scenario = build_scenario(system, load, ReplaySettings(), print)
+    page = build_replay_page("", scenario, replay_policies(scenario, POLICIES, print))
+    (operator,) = (section for section in page["policies"] if section["name"] == "inferno")
+    return _document([page["front"], *operator["charts"]])
 
 
 def _title(chart: Chart) -> str:

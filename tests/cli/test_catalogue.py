@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from inferno_operator.cli.offline.catalogue import read_catalogue, read_models
+from inferno_operator.cli.catalogue import read_catalogue, read_models
 from inferno_operator.resources import PerformanceData
 from inferno_optimizer.sizing.queueing import FloatArray
 from tests.cli.program import ROOT, inferno

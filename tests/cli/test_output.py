@@ -50,6 +50,13 @@ def test_optimize_is_another_name_of_plan() -> None:
     assert printed == same
 
 
+def test_a_typing_error_in_the_second_name_leads_to_the_first_one() -> None:
+    result = CliRunner().invoke(app, ["optimise"])
+
+    assert result.exit_code == 2
+    assert "No such command 'optimise'. Did you mean 'plan'?" in result.stderr
+
+
 @pytest.mark.parametrize("path", [SMALL, SAMPLE, SAMPLE / "kustomization.yaml"])
 def test_the_small_sample_gets_the_plan_of_the_original(path: Path) -> None:
     assert plan(json.loads(run("plan", path, "-o", "json"))) == PLAN

@@ -6,7 +6,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from inferno_operator.cli.offline.catalogue import read_catalogue, read_hardware
+from inferno_operator.cli.catalogue import read_catalogue, read_hardware
 from inferno_optimizer.calibration.roofline import EFFICIENCY
 from tests.published.judge import fit, judged, known_errors
 from tests.published.measured import DATA, points

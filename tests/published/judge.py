@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from scipy.optimize import least_squares
 
-from inferno_operator.cli.offline.catalogue import KnownError
+from inferno_operator.cli.catalogue import KnownError
 from inferno_optimizer.calibration.roofline import Efficiency
 from inferno_optimizer.sizing.queueing import FloatArray
 from tests.published.measured import Entry, Point, points, predicted

@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
-from inferno_operator.cli.estimate import EstimateRequest, estimate
-from inferno_operator.cli.offline.catalogue import read_hardware, read_models
+from inferno_operator.cli.catalogue import (
+    EstimateRequest,
+    estimate,
+    read_hardware,
+    read_models,
+)
 from inferno_optimizer.calibration.roofline import Efficiency, Roofline
 from inferno_optimizer.system import StepParameters
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import yaml
 
-from inferno_operator.cli.options.autoscalers import Access, Autoscaler, ScaledObjectOwner
+from inferno_operator.cli.options import Access, Autoscaler, ScaledObjectOwner
 from inferno_operator.resources import Resource, Server, Workload
 from inferno_operator.resources.observation import only
 from inferno_operator.resources.serving_roles import serving_role
@@ -21,14 +21,12 @@ from inferno_optimizer.suggestions import alternatives
 
 Document = dict[str, Any]
 
-AUTHENTICATION = "inferno-operator"
-"""Name of the TriggerAuthentication of each namespace."""
+AUTHENTICATION = "inferno-operator"  # name of the TriggerAuthentication of each namespace
 
+# What Kubernetes allows as the value of a label, by which an HPA selects its metric.
 LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-"""What Kubernetes allows as the value of a label, by which an HPA selects its metric."""
 
-PERIOD_SECONDS = 15
-"""How often a HorizontalPodAutoscaler decides, and KEDA asks."""
+PERIOD_SECONDS = 15  # how often a HorizontalPodAutoscaler decides, and KEDA asks
 
 
 TOLERANCE = """\
@@ -36,6 +34,7 @@ TOLERANCE = """\
 # HPAConfigurableTolerance on kube-apiserver and kube-controller-manager. Without `tolerance: 0`,
 # changes of up to 10 % are not carried out, such as 10 to 11 replicas.
 """
+# What somebody who applies the objects must know, by autoscaler.
 HEADERS = {
     Autoscaler.KEDA: f"""\
 # KEDA 2.18 or newer; older releases drop `tolerance`.
@@ -49,18 +48,17 @@ HEADERS = {
 # An HPA neither sets 0 replicas nor starts a workload that has 0: use KEDA for that.
 """,
 }
-"""What somebody who applies the objects must know, by autoscaler."""
 
+# What somebody who writes triggers into an object of KServe must know.
 FOR_KSERVE = f"""\
 # For spec.scaling.keda of each LLMInferenceService; KServe makes the ScaledObject from it.
 # The TriggerAuthentication {AUTHENTICATION} must be in its namespace: it is the first object that
 # `inferno generate keda` prints. pollingInterval, cooldownPeriod and advanced are there too: take
 # them over, or changes of up to 10 % are not carried out.
 """
-"""What somebody who writes triggers into an object of KServe must know."""
 
 
-def generated(
+def generate_autoscalers(
     autoscaler: Autoscaler,
     resources: Iterable[Resource],
     names: Sequence[str],
@@ -70,21 +68,11 @@ def generated(
 ) -> tuple[str, list[str]]:
     """Return the autoscalers of Servers as YAML, and a warning for each that the operator scales.
 
-    Parameters
-    ----------
-    autoscaler, access
-        What carries out the decisions, and how they are read.
-    resources, names
-        The objects, and the names of the Servers; without names, all that name workloads.
-    namespace
-        The namespace of Servers that name none.
-    owner
-        Who makes the objects and takes only their triggers; None: they are objects.
-
-    Raises
-    ------
-    InputError
-        There is no such Server, none names workloads, or a field of one cannot be used.
+    `autoscaler`, `access`: what carries out the decisions, and how they are read; `resources`,
+    `names`: the objects, and the names of the Servers; without names, all that name workloads;
+    `namespace`: the namespace of Servers that name none; `owner`: who makes the objects and
+    takes only their triggers; None: they are objects. Raises InputError if there is no such
+    Server, none names workloads, or a field of one cannot be used.
     """
     servers = _select_servers(resources, names)
     text = (build_triggers if owner else build_manifests)(autoscaler, servers, access, namespace)
@@ -92,7 +80,6 @@ def generated(
 
 
 def _select_servers(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
-    """The Servers of these names, or all that name workloads."""
     servers = [*only(Server, resources)]
     if not names:
         with_workloads = [server for server in servers if server.spec.workloads]
@@ -111,7 +98,6 @@ def _find_server(servers: Sequence[Server], name: str) -> Server:
 
 
 def _list_warnings(servers: Iterable[Server]) -> list[str]:
-    """A warning for each Server that the operator scales itself."""
     return [
         f"{_describe(server)}: set spec.actuation to Publish, or the operator and the autoscaler"
         " both scale it"
@@ -125,21 +111,9 @@ def build_manifests(
 ) -> str:
     """Return the objects for all workloads of Servers as YAML, with comments.
 
-    Parameters
-    ----------
-    autoscaler
-        What carries out the decisions.
-    servers
-        The Servers.
-    access
-        How the decisions are read.
-    namespace
-        The namespace of Servers that name none.
-
-    Raises
-    ------
-    InputError
-        A field of a Server cannot be used; the message names both.
+    `autoscaler`: what carries out the decisions; `servers`: the Servers; `access`: how the
+    decisions are read; `namespace`: the namespace of Servers that name none. Raises InputError
+    if a field of a Server cannot be used; the message names both.
     """
     make = _build_keda if autoscaler is Autoscaler.KEDA else _build_hpa
     documents = list(make(_place_all(servers, namespace), access))
@@ -152,10 +126,8 @@ def build_triggers(
 ) -> str:
     """Return the triggers for all workloads as YAML, for KServe, which makes the ScaledObjects.
 
-    Raises
-    ------
-    InputError
-        As `build_manifests`; or the autoscaler is not KEDA, as KServe takes no others of a user.
+    Raises InputError as `build_manifests` does, or if the autoscaler is not KEDA: KServe takes no
+    triggers of others from a user.
     """
     if autoscaler is not Autoscaler.KEDA:
         raise InputError("--for kserve: only KEDA has triggers: inferno generate keda")
@@ -188,7 +160,6 @@ def _place_all(servers: Iterable[Server], namespace: str | None) -> list[_Placed
 
 
 def _place_workloads(server: Server, namespace: str | None) -> _Placed:
-    """Return a Server with its namespace, if autoscalers can scale its workloads."""
     own = server.metadata.namespace or namespace
     if not own:
         raise InputError(
@@ -241,7 +212,6 @@ def _build_keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document
 
 
 def _build_trigger(item: _Placed, workload: Workload, access: Access) -> Document:
-    """Return the trigger that asks the operator for the decision."""
     path = (item.namespace, item.server.metadata.name, workload.place)
     return {
         "type": "metrics-api",

@@ -18,32 +18,20 @@ from inferno_optimizer.calibration.plan import Scope, Shape, Trial, next_trial
 from inferno_optimizer.calibration.windows import Window
 from inferno_optimizer.errors import InputError
 
+# Columns of the file, as `inferno calibrate` reads it.
 COLUMNS = ("concurrency", "input_tokens", "output_tokens", "itl_ms", "ttft_ms")
-"""Columns of the file, as `inferno calibrate` reads it."""
 
-PARTS = 8
-"""A run takes at most this part of the time."""
-
-LEAST_S = 2.0
-"""Time below which no further run begins [s]."""
+PARTS = 8  # a run takes at most this part of the time
+LEAST_S = 2.0  # time below which no further run begins [s]
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """What is measured.
 
-    Attributes
-    ----------
-    endpoint
-        Where the engine is.
-    scope
-        What may be measured.
-    seconds
-        The time for it [s].
-    model
-        The name under which the engine serves the model; "": the first that it tells.
-    seed
-        Of the random lengths and words.
+    `endpoint`: where the engine is; `scope`: what may be measured; `seconds`: the time for it
+    [s]; `model`: the name under which the engine serves the model; "": the first that it tells;
+    `seed`: of the random lengths and words.
     """
 
     endpoint: EngineEndpoint
@@ -53,13 +41,10 @@ class Benchmark:
     seed: int = 0
 
 
-def shape_of(text: str) -> Shape:
+def parse_shape(text: str) -> Shape:
     """Return the kind of requests in a text such as `512/128`.
 
-    Raises
-    ------
-    InputError
-        The text is not two numbers above 0, the second above 1.
+    Raises InputError if the text is not two numbers above 0, the second above 1.
     """
     inputs, _, outputs = text.partition("/")
     if not (inputs.isdecimal() and outputs.isdecimal() and int(inputs) > 0 and int(outputs) > 1):
@@ -67,13 +52,10 @@ def shape_of(text: str) -> Shape:
     return Shape(int(inputs), int(outputs))
 
 
-def allowed(endpoint: EngineEndpoint, minutes: float, *, yes: bool) -> None:
+def require_consent(endpoint: EngineEndpoint, minutes: float, *, yes: bool) -> None:
     """Refuse to load an engine elsewhere that nobody has agreed to.
 
-    Raises
-    ------
-    InputError
-        The engine is not on this machine, and `yes` is not given.
+    Raises InputError if the engine is not on this machine, and `yes` is not given.
     """
     if not (endpoint.is_local or yes):
         raise InputError(
@@ -89,17 +71,8 @@ async def runs(
 
     A run that began slower than it went on is made again, once, if there is time.
 
-    Parameters
-    ----------
-    benchmark
-        What is measured.
-    transport
-        Sends the requests; None: over the network.
-
-    Raises
-    ------
-    EngineError
-        The engine does not answer as it should.
+    `benchmark`: what is measured; `transport`: sends the requests; None: over the network.
+    Raises EngineError if the engine does not answer as it should.
     """
     loop = asyncio.get_running_loop()
     made: list[Trial] = []
@@ -124,11 +97,11 @@ async def runs(
             again = None
             made.append(trial)
             if measured.answers:
-                windows.append(_streamed(measured.window, benchmark.endpoint))
+                windows.append(_require_stream(measured.window, benchmark.endpoint))
             yield measured
 
 
-def _streamed(window: Window, endpoint: EngineEndpoint) -> Window:
+def _require_stream(window: Window, endpoint: EngineEndpoint) -> Window:
     if window.itl_ms > 0:
         return window
     raise EngineError(f"{endpoint.url}: all tokens of an answer come at once: it does not stream")
@@ -137,15 +110,8 @@ def _streamed(window: Window, endpoint: EngineEndpoint) -> Window:
 class RunsFile:
     """A CSV file with a line for each run, which is complete at any time.
 
-    Parameters
-    ----------
-    path
-        The file; it is made with the first run.
-
-    Raises
-    ------
-    InputError
-        It exists already, or its folder does not.
+    `path`: the file; it is made with the first run. Raises InputError if it exists already, or
+    its folder does not.
     """
 
     def __init__(self, path: Path) -> None:
@@ -159,10 +125,8 @@ class RunsFile:
     def add(self, measured: TrialResult) -> None:
         """Append a run.
 
-        Raises
-        ------
-        InputError
-            The file cannot be written, such as on a full disk; the text says what is kept.
+        Raises InputError if the file cannot be written, such as on a full disk; the text
+        says what is kept.
         """
         window = measured.window
         numbers = (window.input_tokens, window.output_tokens, window.itl_ms, window.prefill_ms)
@@ -194,10 +158,7 @@ async def measure(
 ) -> None:
     """Make the runs; write each into the file, and tell when it begins and ends.
 
-    Raises
-    ------
-    EngineError
-        The engine does not answer as it should; the text says what is kept.
+    Raises EngineError if the engine does not answer as it should; the text says what is kept.
     """
     try:
         async with aclosing(runs(benchmark, transport)) as steps:

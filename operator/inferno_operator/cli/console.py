@@ -1,20 +1,21 @@
-"""Options, exit statuses and output that both command lines share."""
+"""What both command lines do around a command: exit statuses, progress, Ctrl-C, output."""
 # ruff: noqa: PLC0415 - a function imports what only some output needs, so that `--help` is fast
 
 import errno
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from inferno_operator.cli.options import Format
 from inferno_operator.runtime.files import write_bytes
 from inferno_optimizer.errors import InfernoError, InputError, InvalidObjectsError, UnsupportedError
 
@@ -22,92 +23,14 @@ if TYPE_CHECKING:
     from inferno_operator.cli.tables.table import Part, RowOrder, TextTable
     from inferno_optimizer.system import System
 
+T = TypeVar("T")
+
 FAILED = 1
 BAD_INPUT = 2
-INTERRUPTED = 130
-"""Exit statuses; after Ctrl-C, by the convention of shells."""
+INTERRUPTED = 130  # exit statuses; after Ctrl-C, by the convention of shells
 
+# Errors of a file that cannot grow: one that has no name is standard output.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""Errors of a file that cannot grow: one that has no name is standard output."""
-
-
-class Format(StrEnum):
-    """Output format of a result."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
-
-
-Output = Annotated[
-    Format, typer.Option("--output", "-o", help="How to print the result; csv is its main table.")
-]
-TimeLimit = Annotated[
-    float,
-    typer.Option(
-        metavar="SECONDS",
-        min=0,
-        envvar="INFERNO_SOLVER_TIME_LIMIT",
-        help="When the exact solver stops and gives the best plan found.",
-    ),
-]
-Changes = Annotated[
-    list[str],
-    typer.Option(
-        "--set",
-        metavar="CHANGE",
-        help="What if: show what this would change, such as capacity.A100=8; also with +=, "
-        "-=, *=. Kinds: accelerator, capacity, class, model, optimizer, server; the name * is "
-        "every name. A new accelerator takes its type and its cost; model.NAME.NEW=KNOWN says "
-        "that the model performs on it as on a known one. Can be repeated.",
-        show_default=False,
-    ),
-]
-CurvePlot = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Draw how the exact solver improved the plan (SVG); -o json prints it too.",
-    ),
-]
-LinearProgram = Annotated[
-    Path | None,
-    typer.Option(
-        "--write-lp",
-        metavar="FILE",
-        help="Write a program for any solver: the least cost that serves as much as the plan, "
-        "with what --set changes.",
-    ),
-]
-Lenient = Annotated[
-    bool, typer.Option("--lenient", help="Warn of unknown fields, and go on without them.")
-]
-
-
-HELP = {"help_option_names": ["-h", "--help"]}
-"""Settings of both programs."""
-
-
-def examples(*commands: str) -> str:
-    """Return the end of a help: commands to paste, so each is one line, however long."""
-    return "\b\nExamples:\n" + "\n".join(f"  {command}" for command in commands)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"inferno {version('inferno-operator')}")
-        raise typer.Exit
-
-
-Version = Annotated[
-    bool,
-    typer.Option(
-        "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
-    ),
-]
 
 
 def run_app(app: typer.Typer, name: str) -> None:
@@ -141,10 +64,7 @@ def limit_time(system: "System", time_limit: float) -> "System":
 def trace_solver(system: "System") -> "System":
     """Return the system with the option to tell how the exact solver improved the plan.
 
-    Raises
-    ------
-    InputError
-        The options name another solver.
+    Raises InputError if the options name another solver.
     """
     options = system.options
     if options.unlimited or not options.milp:
@@ -163,10 +83,7 @@ def warn(warnings: Iterable[str]) -> None:
 def write(file: Path, text: str) -> None:
     """Write a file.
 
-    Raises
-    ------
-    InputError
-        The file cannot be written.
+    Raises InputError if the file cannot be written.
     """
     write_bytes(file, text.encode())
 
@@ -198,6 +115,23 @@ def interruptible(
     except KeyboardInterrupt:
         say()
         raise typer.Exit(status) from None
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine, which Ctrl-C cancels.
+
+    asyncio sees to that only where Ctrl-C has Python's own handler. Else `KeyboardInterrupt` is
+    raised in the middle of some task, which complains of it, or leaves a lock that nobody opens.
+    """
+    import asyncio
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return asyncio.run(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _yaml_text(document: object) -> str:

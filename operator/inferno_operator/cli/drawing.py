@@ -17,21 +17,11 @@ from inferno_optimizer.calibration.verdict import LineFit
 from inferno_optimizer.calibration.windows import Rejection, Requirements, Window, judged
 from inferno_optimizer.solution import Certificate, CurvePoint
 
-SEARCH_PHASE = "assignment"
-"""The phase of a certificate in which the solver runs."""
-
-LEAST_RANGE = 1e-3
-"""Range of an axis on which nothing changes, as a share of the value."""
-
-LEAST_TIME_S = 1e-3
-"""End of the axis of the time at least [s]."""
-
-MARGIN = 0.05
-"""Room above and below the values, as a share of their range."""
-
-PIECES = 40
-"""Pieces of which the edge of the band of a fit is made."""
-
+SEARCH_PHASE = "assignment"  # the phase of a certificate in which the solver runs
+LEAST_RANGE = 1e-3  # range of an axis on which nothing changes, as a share of the value
+LEAST_TIME_S = 1e-3  # end of the axis of the time at least [s]
+MARGIN = 0.05  # room above and below the values, as a share of their range
+PIECES = 40  # pieces of which the edge of the band of a fit is made
 SOLVER_STYLE = f"""\
 {charts.STYLE}
 .bound {{ stroke: #c33; fill: none; stroke-dasharray: 4 3 }}"""
@@ -106,7 +96,6 @@ def draw_calibration(
 def _place_runs(
     runs: Sequence[tuple[Window, Rejection | None]], result: Calibration, line: int
 ) -> list[Point]:
-    """Place the runs beside the first or the second line."""
     facts = result.facts
     names = ("batch", "input_tokens", "output_tokens", "itl_ms", "prefill_ms")
     columns = np.array([attrgetter(*names)(window) for window, _ in runs]).reshape(-1, 5)

@@ -5,8 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-AGAIN_S = 0.01
-"""Seconds between two looks whether an import has ended."""
+AGAIN_S = 0.01  # seconds between two looks whether an import has ended
 
 
 def inferno() -> None:
@@ -28,7 +27,7 @@ def kubectl_inferno() -> None:
 def kubectl_complete_inferno() -> None:
     """Complete the last argument of `kubectl inferno`; kubectl runs a program of this name."""
     _let_imports_end()
-    from inferno_operator.cli.kubectl.completion import complete
+    from inferno_operator.cli.kubectl.main import complete
 
     sys.stdout.write(complete(sys.argv[1:]))
 
@@ -53,7 +52,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_import(frame: FrameType | None) -> bool:
-    """Whether a module is being imported."""
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     return frame is not None

@@ -52,12 +52,8 @@ async def measure(
 ) -> tuple[list[ServerMeasurement], list[AskedQuery]]:
     """Measure the Servers among some objects now.
 
-    Raises
-    ------
-    InputError
-        No Server has `spec.measure`, or Prometheus refuses every query.
-    UnavailableError
-        Prometheus does not answer.
+    Raises InputError if no Server has `spec.measure`, or Prometheus refuses every query;
+    UnavailableError if Prometheus does not answer.
     """
     servers = [r for r in only(Server, resources) if r.spec.measure]
     if not servers:

@@ -9,9 +9,9 @@ import numpy as np
 
 from inferno_operator.adapters.prometheus.client import connect
 from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.cli.interrupts import run_async
+from inferno_operator.cli.console import run_async
 from inferno_operator.cli.offline.traces import write_trace
-from inferno_operator.cli.options.inputs import duration_of
+from inferno_operator.cli.options import duration_of
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.past import PastLoad, Span, Tell, read_loads
 from inferno_operator.resources import Resource, Server
@@ -21,17 +21,13 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, build_trace
 from inferno_optimizer.sizing.queueing import FloatArray
 
-GAPS_TOLD = 8
-"""Gaps of a Server that are told; of others, how many there are."""
+GAPS_TOLD = 8  # gaps of a Server that are told; of others, how many there are
 
 
 def parse_span(start: str, end: str, step_s: float, now: datetime) -> Span:
     """Return the time between two texts: a time (UTC if it names no zone), or how long ago.
 
-    Raises
-    ------
-    InputError
-        A text is neither, or there are less than two steps between them.
+    Raises InputError if a text is neither, or there are less than two steps between them.
     """
     first, last = (
         _parse_time(text, option, now) for text, option in ((start, "from"), (end, "to"))
@@ -76,12 +72,8 @@ def read_past(
 ) -> Trace:
     """Read the loads of the measured Servers among some objects; tell what is missing.
 
-    Raises
-    ------
-    InputError
-        There is nothing to read, or what was read cannot be kept.
-    RefusedError, UnavailableError
-        Prometheus refuses a query, or does not answer.
+    Raises InputError if there is nothing to read, or what was read cannot be kept;
+    RefusedError, UnavailableError if Prometheus refuses a query, or does not answer.
     """
     servers = [*only(Server, resources)]
     span = parse_span(options.begin, options.end, options.step_s, datetime.now(UTC))
@@ -107,12 +99,8 @@ async def read_past_loads(
 ) -> tuple[dict[str, PastLoad], list[str]]:
     """Return the loads of the measured ones among some Servers by their spec.name, and remarks.
 
-    Raises
-    ------
-    InputError
-        No Server has `spec.measure`, or a source is unknown.
-    RefusedError, UnavailableError
-        Prometheus refuses a query, or does not answer, also about a short time.
+    Raises InputError if no Server has `spec.measure`, or a source is unknown; RefusedError,
+    UnavailableError if Prometheus refuses a query, or does not answer, also about a short time.
     """
     measures = {s.spec.name: s.spec.measure for s in servers if s.spec.measure}
     if not measures:
@@ -125,10 +113,7 @@ def build_past_trace(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, 
 
     In a gap a Server has the load of before; before the first and after the last number, none.
 
-    Raises
-    ------
-    InputError
-        There is nothing of any Server.
+    Raises InputError if there is nothing of any Server.
     """
     notes: list[str] = []
     kept: dict[str, PastLoad] = {}
@@ -150,7 +135,6 @@ def build_past_trace(loads: Mapping[str, PastLoad], span: Span) -> tuple[Trace, 
 
 
 def _list_gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
-    """A line for each gap."""
     measured = np.flatnonzero(~np.isnan(rate))
     gaps = list(_runs(np.isnan(rate)))
     lines = []
@@ -164,7 +148,6 @@ def _list_gaps(name: str, rate: FloatArray, span: Span) -> list[str]:
 
 
 def _runs(missing: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
-    """Yield the first step of each gap, and the one after it."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], missing, [False])).astype(np.int8)))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 

@@ -2,24 +2,34 @@
 
 import csv
 import io
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import Annotated, TypeVar
 
 import numpy as np
+from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 import inferno_operator
-from inferno_operator.cli.executors import processes, yield_completed
+from inferno_operator.cli import options
 from inferno_operator.cli.offline.traces import find_client_line
+from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.tables.table import Part as Printed
+from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources import Load, Measure
+from inferno_operator.resources.schema import Number, Part
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, Incident, divide_sums, find_worst_incidents
 from inferno_optimizer.replay.fleet import (
@@ -31,7 +41,7 @@ from inferno_optimizer.replay.fleet import (
     slow_down,
 )
 from inferno_optimizer.replay.hindsight import FloorOfTrace, find_best_homes
-from inferno_optimizer.replay.plant import DEFAULT_LEAD, LeadTime
+from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.policies import BOUND, POLICIES
 from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows, Policy
 from inferno_optimizer.replay.replay import Scenario, replay
@@ -40,12 +50,10 @@ from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.system import PerformanceProfile, System
 from inferno_optimizer.units import SECONDS_PER_HOUR
 
-ALIKE = 0.8
-"""Least likeness of the names of a client and a server that is a typing error."""
+ALIKE = 0.8  # least likeness of the names of a client and a server that is a typing error
+BEST = "@best"  # end of the name of a policy that runs each server on its best single accelerator
 
-BEST = "@best"
-"""End of the name of a policy that runs each server on its best single accelerator."""
-
+# Policies of other autoscalers: the file of `samples/policies`, and the name in it.
 SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "keda-slo": ("llm_d", "KedaSlo"),
@@ -57,35 +65,30 @@ SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "melange": ("melange", "Melange"),
     }
 )
-"""Policies of other autoscalers: the file of `samples/policies`, and the name in it."""
 
-TOLD_STEPS = 1000
-"""Steps of a replay between two messages about its progress."""
+TOLD_STEPS = 1000  # steps of a replay between two messages about its progress
 
 Warn = Callable[[Iterable[str]], None]
+Name = TypeVar("Name", bound=Hashable)
+Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
-    """What the options of the command say; times in seconds.
+class ReplaySettings(Part):
+    """How a replay is made, and how far the Models are from the truth; times in seconds.
 
-    Replicas perform as `truth` says, which was read from `truth_file`, and as the Models say where
-    it says nothing; they are slower than that by the factor `slower`, and each parameter is wrong
-    by the share `error`. `measures` is where each Server is measured, by spec.name, if it is.
-    With `poisson`, policies see counts of random arrivals.
+    Replicas are slower than the Models say by the factor `slower`, and each parameter is wrong by
+    the share `error`; where the file `truth` has a Model, they perform as that says. With
+    `poisson`, policies see counts of random arrivals.
     """
 
-    step_s: float = 60.0
-    hours: float = 0.0
-    scale: float = 1.0
-    slower: float = 1.0
-    error: float = 0.0
-    lead: LeadTime = DEFAULT_LEAD
-    seed: int = 0
-    truth: tuple[PerformanceProfile, ...] = ()
-    truth_file: str = ""
-    measures: Mapping[str, Measure] = field(default_factory=lambda: MappingProxyType({}))
+    step_seconds: Annotated[Number, Field(ge=options.MIN_STEP_S, le=options.MAX_STEP_S)] = 60
+    lead_time_seconds: Annotated[Number, Field(ge=0, le=options.MAX_LEAD_TIME_S)] = 120
+    lead_time_cov: Annotated[Number, Field(ge=0, le=options.MAX_LEAD_TIME_COV)] = 0
+    slower: Annotated[Number, Field(ge=options.MIN_SLOWER)] = 1
+    error: Annotated[Number, Field(ge=0, le=options.MAX_ERROR)] = 0
     poisson: bool = False
+    seed: Annotated[int, Field(ge=0)] = 0
+    truth: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +117,12 @@ def divide(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLoad:
-    """A trace, and what it is called in messages: its file, or a Prometheus."""
+    """A trace and its name in messages, a file or Prometheus; its first hours (0: all), scaled."""
 
     trace: Trace
     origin: str
+    hours: float = 0.0
+    scale: float = 1.0
 
     @property
     def means(self) -> dict[str, Load]:
@@ -139,9 +144,19 @@ class ReplayedLoad:
 
 
 def build_scenario(
-    system: System, load: ReplayedLoad, options: ReplayOptions, warn: Warn
+    system: System,
+    load: ReplayedLoad,
+    settings: ReplaySettings,
+    warn: Warn,
+    *,
+    truth: Sequence[PerformanceProfile] = (),
+    measures: Mapping[str, Measure] = MappingProxyType({}),
 ) -> Scenario:
-    """What is to be replayed; tells which servers are left out and how clients are dealt."""
+    """What is to be replayed; tells which servers are left out and how clients are dealt.
+
+    `truth` is how replicas really perform where it is known, and `measures` where each Server is
+    measured, by spec.name, if it is.
+    """
     fleet, refused = build_fleet(system)
     warn(f"server {d.server!r} is left out: {d.message}" for d in refused)
     trace, origin = load.trace, load.origin
@@ -152,17 +167,24 @@ def build_scenario(
         spread = f"its {clients} clients are" if clients > 1 else "its 1 client is"
         over = f"spread over {len(names)} Servers and scaled to their loads"
         warn([f"{origin}: no client matches a Server name; {spread} {over}"])
-    whole = assign_clients(trace, fleet.servers).scale(options.scale)
-    part = whole.between(0.0, options.hours * SECONDS_PER_HOUR) if options.hours else whole
+    whole = assign_clients(trace, fleet.servers).scale(load.scale)
+    part = whole.between(0.0, load.hours * SECONDS_PER_HOUR) if load.hours else whole
     warn(_list_hopeless_homes(fleet, part))
+    try:
+        true = set_parameters(fleet.system, tuple(truth))
+    except InputError as error:
+        raise InputError(f"{settings.truth}: {error}") from error
+    really = perturb_profiles(
+        slow_down(true, settings.slower), settings.error, np.random.default_rng(settings.seed)
+    )
     return Scenario(
-        fleet=build_fleet(_build_true_system(fleet.system, options))[0],
+        fleet=build_fleet(really)[0],
         believed=fleet,
-        trace=part.every(options.step_s),
-        lead=options.lead,
-        seed=options.seed,
-        windows=_list_own_windows(names, options.measures),
-        poisson=options.poisson,
+        trace=part.every(settings.step_seconds),
+        lead=LeadTime(settings.lead_time_seconds, settings.lead_time_cov),
+        seed=settings.seed,
+        windows=_list_own_windows(names, measures),
+        poisson=settings.poisson,
     )
 
 
@@ -179,24 +201,12 @@ def _list_hopeless_homes(fleet: ReplayFleet, trace: Trace) -> Iterator[str]:
 
 
 def _list_own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
-    """The windows of the servers that name some."""
     named = [measures[name].windows if name in measures else None for name in servers]
     short, long = (
         np.array([getattr(own, length) if own else np.nan for own in named], dtype=np.float64)
         for length in ("short_seconds", "long_seconds")
     )
     return OwnWindows(short, long)
-
-
-def _build_true_system(system: System, options: ReplayOptions) -> System:
-    """The system with the performance that replicas really have."""
-    try:
-        true = set_parameters(system, options.truth)
-    except InputError as error:
-        raise InputError(f"{options.truth_file}: {error}") from error
-    return perturb_profiles(
-        slow_down(true, options.slower), options.error, np.random.default_rng(options.seed)
-    )
 
 
 def _refuse_unknown_clients(
@@ -219,10 +229,7 @@ def find_policy(name: str) -> NamedPolicy:
 
     The name may end in `@best`.
 
-    Raises
-    ------
-    InputError
-        There is none, or its module cannot be imported.
+    Raises InputError if there is none, or its module cannot be imported.
     """
     name = name.removesuffix(BEST)
     if name in POLICIES:
@@ -294,7 +301,6 @@ def replay_policies(
 def _yield_accounts(
     scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
 ) -> Iterator[tuple[str, Account]]:
-    """Yield the account of each policy, as soon as there is one."""
     if jobs == 1:
         yield from ((name, replay_policy(scenario, name, tell)) for name in names)
         return
@@ -312,10 +318,7 @@ def _ignore(_: str) -> None:
 def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _ignore) -> Account:
     """Replay with the policy of a name, and tell how far it is.
 
-    Raises
-    ------
-    InputError
-        A policy of the user fails.
+    Raises InputError if a policy of the user fails.
     """
     steps = scenario.trace.steps
     policy = find_policy(name)
@@ -339,14 +342,12 @@ def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _
 
 
 def _describe_failure(name: str, error: Exception) -> str:
-    """What went wrong in a policy of the user, and where."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     what = traceback.format_exception_only(error)[-1].strip()
     return f"policy {name!r} failed: {what} ({Path(place.filename).name}:{place.lineno})"
 
 
-WORST_TOLD = 10
-"""Most times at which targets were missed that are shown for each policy."""
+WORST_TOLD = 10  # most times at which targets were missed that are shown for each policy
 
 
 def build_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
@@ -509,3 +510,110 @@ def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
             for name, mean, most, available in cards
         },
     }
+
+
+HOMES_SHOWN = 2  # accelerators of a server that the floor names
+
+
+def describe_replays(replays: Sequence[Replayed], money: Money = CENTS) -> Iterator[Printed]:
+    """Yield a row for each policy, and what cards they used."""
+    accounts = [replayed.account for replayed in replays]
+    hours = accounts[0].card_hours
+    types = [kind for kind in hours if any(each.card_hours[kind] > 0 for each in accounts)]
+    rows, cards, shares = [], [], []
+    for replayed, account in zip(replays, accounts, strict=True):
+        row = Row.of(replayed, "", slice(None))
+        rows.append(
+            (
+                replayed.policy,
+                money.amount(row.cost / account.hours),
+                money.change(replayed.regret / account.hours),
+                f"{replayed.share_of_optimum:.1%}",
+                *(f"{share:.2%}" for share in (row.within, row.delay_within, row.itl_within)),
+                f"{row.missed_minutes:.0f}",
+                f"{row.replicas:.2f}",
+                *map(str, (row.started, row.moves)),
+            )
+        )
+        means = (f"{account.card_hours[kind] / account.hours:.2f}" for kind in types)
+        cards.append((replayed.policy, *means))
+        shares.append((replayed.policy, *(f"{of.within:.2%}" for of in list_class_rows(replayed))))
+    yield TextTable(
+        (
+            *("POLICY", ">COST/H", ">REGRET/H", ">OF OPTIMUM", ">WITHIN", ">DELAY", ">ITL"),
+            *(">MISSED MIN", ">REPLICAS", ">STARTED", ">MOVES"),
+        ),
+        rows,
+        ("STARTED", "MISSED MIN", "DELAY", "ITL", "MOVES"),
+    )
+    yield from money.named()
+    yield ""
+    yield TextTable(("CARDS", *(f">{kind}" for kind in types)), cards)
+    classes = sorted(set(accounts[0].classes))
+    if len(classes) > 1:
+        yield ""
+        yield TextTable(("WITHIN", *(f">{name}" for name in classes)), shares)
+
+
+def describe_floor(floor: FloorOfTrace, money: Money = CENTS) -> Iterator[Printed]:
+    """Yield the floor of each server, the total, and the cards that it takes."""
+    rows = []
+    for number, name in enumerate(floor.servers):
+        mostly = floor.accelerators[number][:HOMES_SHOWN]
+        rows.append(
+            (
+                name,
+                money.amount(floor.cost[number] / floor.hours),
+                f"{floor.replicas[number]:.2f}",
+                f"{floor.most_replicas[number]:.0f}",
+                ", ".join(f"{accelerator} {share:.0%}" for accelerator, share in mostly),
+            )
+        )
+    yield TextTable(("SERVER", ">COST/H", ">REPLICAS", ">MOST", "MOSTLY ON"), rows)
+    yield ""
+    cost = money.amount(floor.cost.sum() / floor.hours)
+    yield f"floor: {cost} {money.rate} over {floor.hours:g} h"
+    yield ""
+    cards = zip(floor.types, floor.cards, floor.most_cards, floor.capacity, strict=True)
+    yield TextTable(
+        ("CARDS", ">MEAN", ">MOST", ">AVAILABLE"),
+        [
+            (kind, f"{mean:.2f}", f"{most:.0f}", f"{available:.0f}")
+            for kind, mean, most, available in cards
+            if most
+        ],
+    )
+
+
+def yield_completed(
+    executor: Executor, call: Callable[..., Result], calls: Mapping[Name, tuple[object, ...]]
+) -> Iterator[tuple[Name, Result]]:
+    """Yield the result of each call with its name, as soon as there is one."""
+    with _ignore_interrupts():  # by the processes that start here, too
+        waiting = {executor.submit(call, *given): name for name, given in calls.items()}
+    for future in as_completed(waiting):
+        yield waiting[future], future.result()
+
+
+@contextmanager
+def processes(count: int) -> Iterator[Executor]:
+    """Processes of this machine; where one of them, or this one, fails, all end at once."""
+    others = set(active_children())
+    with ProcessPoolExecutor(count, get_context("spawn")) as executor:
+        try:
+            yield executor
+        except BaseException:
+            executor.shutdown(wait=False, cancel_futures=True)
+            for process in set(active_children()) - others:
+                process.terminate()
+            raise
+
+
+@contextmanager
+def _ignore_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C, as processes do for ever that are started meanwhile."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,11 +1,15 @@
-"""A system and its solution -> the page of a fleet; pure but for the search for remedies."""
+"""A plan, and replays -> their pages; pure but for the search for remedies."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from math import inf
 from typing import Any
 
-from inferno_operator.cli.options.currency import CENTS, Money
+import numpy as np
+
+from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, list_class_rows
 from inferno_operator.cli.tables.solution import (
     format_card_worth,
     format_origin,
@@ -17,17 +21,29 @@ from inferno_operator.cli.tables.solution import (
     warn_of_single_replicas,
 )
 from inferno_operator.cli.tables.table import format_number
+from inferno_operator.pages.charts import (
+    COLOURS,
+    Chart,
+    Frame,
+    Named,
+    draw_front,
+    draw_lines,
+    draw_stack,
+)
 from inferno_operator.pages.html import KeyFigure
 from inferno_optimizer.explain.remedies import remedies
+from inferno_optimizer.replay.account import Cause, Incident, find_worst_incidents
+from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.cases import Catalogue
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.solution import CapacityUse, Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, Generation, System, Target
 
+# Most servers that are shown with what would serve them; others have their reason only.
 EXPLAINED = 5
-"""Most servers that are shown with what would serve them; others have their reason only."""
 
+# How long is searched for what would serve one of them, which takes several optimizations [s].
 SEARCH_S = 5.0
-"""How long is searched for what would serve one of them, which takes several optimizations [s]."""
 
 
 def build_fleet_page(
@@ -35,14 +51,8 @@ def build_fleet_page(
 ) -> dict[str, Any]:
     """Return what the page of a plan shows, by the names in its template.
 
-    Parameters
-    ----------
-    title
-        The name of the fleet.
-    system, solution
-        The optimized system, and its solution.
-    money
-        The unit of costs.
+    `title`: the name of the fleet; `system`, `solution`: the optimized system, and its
+    solution; `money`: the unit of costs.
     """
     priority = {c.name: c.priority for c in system.classes}
     pairs = list(zip(system.servers, solution.decisions, strict=True))
@@ -87,7 +97,6 @@ def _list_figures(
 
 
 def _explain_shortfall(system: System, solution: Solution, decision: Decision) -> dict[str, Any]:
-    """Return why a server gets less than it needs, and what would serve it."""
     changes = []
     if decision.reason.decided:
         time_limit = min(system.options.time_limit, SEARCH_S)
@@ -151,3 +160,193 @@ def _predict(planned: Allocation, target: Target, latency: str) -> dict[str, Any
         "met": predicted <= limit,
         "band": format_origin(planned),
     }
+
+
+PLACES = 160  # most places of a chart over time; each is the mean of as many steps
+ABOVE = 1.05  # height of an axis, where the highest value is 1
+
+
+def build_replay_page(
+    title: str, scenario: Scenario, replays: Sequence[Replayed], money: Money = CENTS
+) -> dict[str, Any]:
+    """Return the page of replays of one load.
+
+    `title`: what was replayed; `scenario`: Servers and load; `replays`: the replays, one or
+    more; `money`: the unit of costs.
+    """
+    sections = _Sections(scenario, replays, money)
+    return {
+        "title": title,
+        "rate": money.rate,
+        "figures": tuple(_list_replay_figures(scenario, replays, money)),
+        "classes": [row.server for row in list_class_rows(replays[0])],
+        "front": _draw_costs(replays, money),
+        "policies": [sections.of(replayed) for replayed in replays],
+    }
+
+
+def _list_replay_figures(
+    scenario: Scenario, replays: Sequence[Replayed], money: Money
+) -> Iterator[KeyFigure]:
+    trace, first = scenario.trace, replays[0]
+    hours = first.account.hours
+    yield KeyFigure("Load", f"{hours:g} h", f"a decision each {trace.step_s:g}\N{NO-BREAK SPACE}s")
+    yield KeyFigure("Requests", f"{first.account.requests.sum():,.0f}")
+    accelerators = f"{len(scenario.fleet.accelerators)} accelerators"
+    yield KeyFigure("Servers", str(len(scenario.fleet.servers)), accelerators)
+    bound = first.bound.total_cost / hours
+    yield KeyFigure("Bound", money.amount(bound), f"{money.rate}, with hindsight")
+    best = min(replays, key=lambda replayed: replayed.account.total_cost)
+    cheapest = money.amount(best.account.total_cost / hours)
+    yield KeyFigure("Cheapest", cheapest, f"{money.rate}, {best.policy}")
+    kept = max(replays, key=lambda replayed: replayed.account.attainment)
+    yield KeyFigure("Most within targets", f"{100 * kept.account.attainment:.2f} %", kept.policy)
+
+
+def _draw_costs(replays: Sequence[Replayed], money: Money) -> Chart:
+    points = [
+        Named(
+            replayed.policy,
+            replayed.account.total_cost / replayed.account.hours / money.cents,
+            100 * replayed.account.attainment,
+        )
+        for replayed in replays
+    ]
+    least = min(point.y for point in points)
+    margin = max((100.0 - least) * (ABOVE - 1), 0.1)
+    most = max(point.x for point in points) * ABOVE or 1.0
+    frame = Frame(
+        "Cost and requests within targets",
+        money.rate,
+        "%",
+        most,
+        100.0 + margin,
+        max(least - margin, 0.0),
+    )
+    words = "; ".join(f"{p.name}: {p.x:.2f} {money.rate}, {p.y:.2f} %" for p in points)
+    return draw_front(frame, points, words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sections:
+    """Sections of policies whose charts have the same axes."""
+
+    scenario: Scenario
+    replays: Sequence[Replayed]
+    money: Money
+
+    def of(self, replayed: Replayed) -> dict[str, Any]:
+        """The section of a policy."""
+        account, row = replayed.account, Row.of(replayed, "", slice(None))
+        accelerators = self.scenario.fleet.accelerators
+        worst = find_worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
+        return {
+            "name": replayed.policy,
+            "cost": self.money.amount(row.cost / account.hours),
+            "regret": self.money.change(replayed.regret / account.hours),
+            "of_optimum": f"{100 * replayed.share_of_optimum:.1f} %",
+            "within": row.within,
+            "missed_minutes": f"{row.missed_minutes:.0f}",
+            "replicas": f"{row.replicas:.2f}",
+            "started": row.started,
+            "moves": row.moves,
+            "classes": [
+                {"name": each.server, "within": each.within} for each in list_class_rows(replayed)
+            ],
+            "charts": (self._cost(replayed), self._replicas(replayed)),
+            "worst": [self._time(incident) for incident in worst],
+        }
+
+    def _cost(self, replayed: Replayed) -> Chart:
+        accounts = (*(each.account for each in self.replays), replayed.bound)
+        costs = [account.history.cost / self.money.cents for account in accounts]
+        most = max(float(_average_steps(cost).max(initial=0.0)) for cost in costs) * ABOVE or 1.0
+        own, bound = (
+            _average_steps(account.history.cost / self.money.cents)
+            for account in (replayed.account, replayed.bound)
+        )
+        hours = self._hours(len(own))
+        lines = [
+            (kind, zip(hours, values.tolist(), strict=True))
+            for kind, values in (("bound", bound), ("line", own))
+        ]
+        frame = Frame("Cost", "hours", self.money.rate, replayed.account.hours, most)
+        extremes = f"{own.min():.2f} to {own.max():.2f} {self.money.rate}"
+        words = f"Cost of {replayed.policy} over time: {extremes}"
+        return draw_lines(frame, lines, f"{words}; dashed: the bound")
+
+    def _replicas(self, replayed: Replayed) -> Chart:
+        totals = [each.account.history.replicas.sum(axis=1) for each in self.replays]
+        most = max(float(_average_steps(total).max(initial=0.0)) for total in totals) * ABOVE or 1.0
+        means = _average_steps(replayed.account.history.on_accelerator)
+        layers = _layer_accelerators(self.scenario.fleet.accelerators, means)
+        frame = Frame("Replicas by accelerator", "hours", "replicas", replayed.account.hours, most)
+        words = (
+            f"Replicas of {replayed.policy} over time on {', '.join(name for name, _ in layers)}"
+        )
+        return draw_stack(frame, self._hours(len(means)), layers, words)
+
+    def _hours(self, places: int) -> list[float]:
+        hours = self.replays[0].account.hours
+        return [(place + 0.5) * hours / places for place in range(places)]
+
+    def _time(self, incident: Incident) -> dict[str, Any]:
+        step_s = self.scenario.trace.step_s
+        return {
+            "begin": _format_clock(incident.first * step_s),
+            "length": f"{(incident.last + 1 - incident.first) * step_s / 60:.0f}",
+            "server": incident.server,
+            "service_class": incident.service_class,
+            "accelerator": incident.accelerator or "none yet",
+            "outside": f"{incident.outside:,.0f}",
+            "decided": _describe_decision(incident, step_s),
+            "cause": _describe_cause(incident),
+        }
+
+
+def _layer_accelerators(names: Sequence[str], means: FloatArray) -> list[tuple[str, list[float]]]:
+    """Replicas over time on the accelerators that have most of them, and on all others."""
+    order = np.argsort(-means.sum(axis=0), kind="stable")
+    order = order[means.sum(axis=0)[order] > 0]
+    shown = order if len(order) <= COLOURS else order[: COLOURS - 1]
+    others = order[len(shown) :]
+    layers = [(names[place], means[:, place].tolist()) for place in shown.tolist()]
+    if len(others):
+        layers.append((f"{len(others)} others", means[:, others].sum(axis=1).tolist()))
+    return layers
+
+
+def _average_steps(values: FloatArray | IntArray) -> FloatArray:
+    """The means of steps in a row, at most `PLACES`; the first axis are the steps."""
+    places = min(len(values), PLACES)
+    edges = np.arange(places + 1) * len(values) // max(places, 1)
+    sums = np.add.reduceat(values, edges[:-1], axis=0) if places else values
+    sizes = np.diff(edges).reshape(-1, *(1,) * (values.ndim - 1))
+    means: FloatArray = sums / np.maximum(sizes, 1)
+    return means
+
+
+def _format_clock(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _describe_decision(incident: Incident, step_s: float) -> str:
+    if incident.before == incident.replicas:
+        return f"replicas {incident.replicas} from the beginning"
+    when = _format_clock(incident.changed * step_s)
+    return f"replicas {incident.before} to {incident.replicas} at {when}"
+
+
+def _describe_cause(incident: Incident) -> str:
+    match incident.cause:
+        case Cause.NO_CARDS:
+            return f"no cards for {incident.refused} more replicas"
+        case Cause.STARTING:
+            starting = incident.replicas - incident.ready
+            return f"{starting} of {incident.replicas} replicas were still starting"
+        case Cause.TOO_FEW:
+            return f"{incident.rate:.2f} requests/s came, {incident.able:.2f} could be served"
+        case Cause.BACKLOG:
+            return f"{incident.waiting:.0f} requests waited from before"
+        case Cause.TOO_FULL:
+            return "batches were larger than the targets allow"

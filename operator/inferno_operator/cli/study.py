@@ -1,8 +1,10 @@
-"""Studies: many replays, whose results are kept in a file as soon as there are some."""
+"""Studies: many replays on this machine or a Dask cluster, whose results are kept in a file."""
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
@@ -12,15 +14,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 import inferno_optimizer
+from inferno_operator.cli import options
 from inferno_operator.cli.offline.documents import parse_documents
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_operator.cli.offline.system import OnUnknown, list_measures, parse_system
 from inferno_operator.cli.offline.traces import read_trace
-from inferno_operator.cli.options import replay as limits
 from inferno_operator.cli.replay import (
     Replayed,
     ReplayedLoad,
-    ReplayOptions,
+    ReplaySettings,
     Row,
     Warn,
     build_scenario,
@@ -29,72 +31,49 @@ from inferno_operator.cli.replay import (
     find_policy_files,
     replay_policy,
 )
+from inferno_operator.cli.tables.table import Part as Printed
+from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources.parsing import ManifestError, read_part
 from inferno_operator.resources.schema import Items, NonEmptyText, Number, Part
 from inferno_operator.runtime.files import append_bytes, read_bytes, write_bytes
-from inferno_optimizer.errors import InputError
-from inferno_optimizer.replay.plant import LeadTime
+from inferno_optimizer.errors import InputError, UnavailableError
 from inferno_optimizer.replay.policies import BOUND
 from inferno_optimizer.replay.replay import Scenario
 
-NAMES = ("fleet", "trace", "setting", "policy")
-KEY = "key"
+NAMES, KEY = ("fleet", "trace", "setting", "policy"), "key"
 NotNegative = Annotated[Number, Field(ge=0)]
-
-Result = Mapping[str, Any]
-"""What a replay came to, as JSON: the columns of `Row`, `hours` and `cardHours`."""
+Result = Mapping[str, Any]  # the columns of `Row`, `hours` and `cardHours`, as JSON
 
 
-class StudiedFleet(Part):
-    """Servers, and what they may run on: files and folders, from the folder of the study."""
-
+class _Fleet(Part):
     name: NonEmptyText
     paths: Annotated[Items[NonEmptyText], Field(min_length=1)]
 
 
-class StudiedTrace(Part):
-    """A recorded load: a file, its hours (0: all of it), and a factor of all rates."""
-
+class _Trace(Part):
     name: NonEmptyText
     file: NonEmptyText
     hours: NotNegative = 0
-    scale: Annotated[Number, Field(ge=0, le=limits.MAX_SCALE)] = 1
+    scale: Annotated[Number, Field(ge=0, le=options.MAX_SCALE)] = 1
 
 
-class StudySetting(Part):
-    """How a replay is made, and how far the Models are from the truth; see `inferno replay`."""
-
+class _Setting(ReplaySettings):
     name: NonEmptyText
-    step_seconds: Annotated[Number, Field(ge=limits.MIN_STEP_S, le=limits.MAX_STEP_S)] = 60
-    lead_time_seconds: Annotated[Number, Field(ge=0, le=limits.MAX_LEAD_TIME_S)] = 120
-    lead_time_cov: Annotated[Number, Field(ge=0, le=limits.MAX_LEAD_TIME_COV)] = 0
-    slower: Annotated[Number, Field(ge=limits.MIN_SLOWER)] = 1
-    error: Annotated[Number, Field(ge=0, le=limits.MAX_ERROR)] = 0
-    poisson: bool = False
-    seed: Annotated[int, Field(ge=0)] = 0
-    truth: str = ""
 
 
 class Study(Part):
-    """Each policy is replayed with each fleet, trace and setting."""
+    """Each policy is replayed with each fleet, trace and setting; paths are from its folder."""
 
-    fleets: Annotated[Items[StudiedFleet], Field(min_length=1)]
-    traces: Annotated[Items[StudiedTrace], Field(min_length=1)]
-    settings: Annotated[Items[StudySetting], Field(min_length=1)] = (
-        StudySetting(name="as the Models say"),
+    fleets: Annotated[Items[_Fleet], Field(min_length=1)]
+    traces: Annotated[Items[_Trace], Field(min_length=1)]
+    settings: Annotated[Items[_Setting], Field(min_length=1)] = (
+        _Setting(name="as the Models say"),
     )
     policies: Annotated[Items[NonEmptyText], Field(min_length=1)]
 
 
 def read_study(file: Path) -> Study:
-    """Read a study.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read; a field is missing, unknown or has a bad value; or a name occurs
-        twice.
-    """
+    """Read a study; an InputError names the wrong field, or the name that is there twice."""
     first, *others = parse_documents(read_bytes(str(file)), str(file))
     if others:
         raise InputError(f"{others[0].origin}: a study is one document")
@@ -115,7 +94,7 @@ class StudyRun:
     """A replay of a study, and what its parts are called there.
 
     `key` is a digest of all that the result depends on: objects, load, setting, policy, version.
-    A policy of the user is known by its name only.
+    A policy of the user is known by its name and its file only.
     """
 
     fleet: str
@@ -134,30 +113,6 @@ class StudyRun:
         return ", ".join(self.names.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Studied:
-    """A run and its result, beside that of the bound of hindsight for the same load."""
-
-    run: StudyRun
-    result: Result
-    bound: Result
-
-    @property
-    def regret(self) -> float:
-        """Cost above that of the bound [cents]."""
-        return float(self.result["cost"] - self.bound["cost"])
-
-    @property
-    def share_of_optimum(self) -> float:
-        """Cost of the bound divided by the cost."""
-        return divide(self.bound["cost"], self.result["cost"])
-
-    def document(self) -> dict[str, Any]:
-        """All of it as JSON; costs in cents."""
-        own = {"regret": self.regret, "shareOfOptimum": self.share_of_optimum}
-        return {**self.run.names, **self.result, **own}
-
-
 def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Iterator[StudyRun]:
     """Yield the replays of a study, in its order; each load is also replayed with the bound.
 
@@ -172,11 +127,8 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
     for fleet, trace in product(study.fleets, study.traces):
         file = str(folder / trace.file)
         documents = read_documents(str(folder / path) for path in fleet.paths)
-        load = ReplayedLoad(read_trace(file), file)
-        system, measures = (
-            parse_system(documents, unknown, warn, load.means),
-            list_measures(documents),
-        )
+        load = ReplayedLoad(read_trace(file), file, trace.hours, trace.scale)
+        system = parse_system(documents, unknown, warn, load.means)
         inputs = _digest(
             [document.content for document in documents],
             hashlib.sha256(read_bytes(file)).hexdigest(),
@@ -185,24 +137,18 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
             version("inferno-operator"),
         )
         for setting in study.settings:
-            truth_file = str(folder / setting.truth) if setting.truth else ""
-            true = read_documents([truth_file]) if truth_file else []
-            options = ReplayOptions(
-                step_s=setting.step_seconds,
-                hours=trace.hours,
-                scale=trace.scale,
-                slower=setting.slower,
-                error=setting.error,
-                lead=LeadTime(setting.lead_time_seconds, setting.lead_time_cov),
-                seed=setting.seed,
-                truth=parse_system(true, unknown).profiles if true else (),
-                truth_file=truth_file,
-                measures=measures,
-                poisson=setting.poisson,
-            )
+            file = str(folder / setting.truth) if setting.truth else ""
+            true = read_documents([file]) if file else []
             performing = [document.content for document in true]
             made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)
-            scenario = build_scenario(system, load, options, warn)
+            scenario = build_scenario(
+                system,
+                load,
+                setting.model_copy(update={"truth": file}),
+                warn,
+                truth=parse_system(true, unknown).profiles if true else (),
+                measures=list_measures(documents),
+            )
             for policy in policies:
                 names = (fleet.name, trace.name, setting.name, policy)
                 yield StudyRun(*names, _digest(made, policy, code[policy]), scenario)
@@ -226,15 +172,32 @@ def compute_result(scenario: Scenario, policy: str) -> Result:
     return {**row, "hours": account.hours, "cardHours": account.card_hours}
 
 
+@contextmanager
+def dask_cluster(address: str) -> Iterator[Executor]:
+    """The workers of a Dask cluster, by the address of its scheduler.
+
+    Raises InputError if Dask is not installed, or the address is none; UnavailableError if the
+    scheduler does not answer.
+    """
+    try:
+        from distributed import Client  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise InputError("--scheduler needs Dask: pip install 'inferno-operator[study]'") from error
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except ValueError as error:
+        raise InputError(f"--scheduler {address}: {error}") from error
+    except OSError as error:
+        raise UnavailableError(f"--scheduler {address}: {error}") from error
+    with client, client.get_executor() as executor:
+        yield executor
+
+
 def read_results(file: Path) -> dict[str, Result]:
     """Return the results of earlier runs by their keys; none without the file.
 
-    A last line that was cut short, as by a crash, is left out.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is not one of results.
+    A last line that was cut short, as by a crash, is left out. An InputError says that the file
+    cannot be read, or is not one of results.
     """
     results: dict[str, Result] = {}
     lines = read_bytes(str(file)).splitlines(keepends=True) if file.exists() else []
@@ -253,10 +216,7 @@ def read_results(file: Path) -> dict[str, Result]:
 def open_results(file: Path) -> Callable[[StudyRun, Result], None]:
     """Return what adds a result to a file, as a line that is there even if this process is killed.
 
-    Raises
-    ------
-    InputError
-        The file cannot be written, now or later.
+    An InputError says that the file cannot be written, now or later.
     """
     if file.exists():
         content = read_bytes(file)
@@ -272,20 +232,46 @@ def open_results(file: Path) -> Callable[[StudyRun, Result], None]:
     return add
 
 
-def compare_with_bounds(
+def list_rows(
     study: Study, runs: Sequence[StudyRun], results: Mapping[str, Result]
-) -> list[Studied]:
-    """Return what all runs came to, in the order of the study.
+) -> list[dict[str, Any]]:
+    """Return what all runs came to as JSON, in the order of the study, beside the bound.
 
-    A bound that nobody asked for is left out.
+    A bound that nobody asked for is left out; costs are in cents.
     """
+    asked = [each for each in runs if each.policy in study.policies]
     bounds = {
-        (each.fleet, each.trace, each.setting): results[each.key]
+        (each.fleet, each.trace, each.setting): results[each.key]["cost"]
         for each in runs
         if each.policy == BOUND.name
     }
-    return [
-        Studied(each, results[each.key], bounds[each.fleet, each.trace, each.setting])
-        for each in runs
-        if each.policy in study.policies
+    rows = []
+    for run in asked:
+        result, bound = results[run.key], bounds[run.fleet, run.trace, run.setting]
+        cost = result["cost"]
+        own = {"regret": float(cost - bound), "shareOfOptimum": divide(bound, cost)}
+        rows.append({**run.names, **result, **own})
+    return rows
+
+
+def describe_study(rows: Sequence[Mapping[str, Any]], money: options.Money) -> Iterator[Printed]:
+    """Yield a row for each run."""
+    headings = (
+        *("FLEET", "TRACE", "SETTING", "POLICY", ">COST/H", ">REGRET/H", ">OF OPTIMUM"),
+        *(">WITHIN", ">REPLICAS", ">CARDS", ">MOVES"),
+    )
+    cells = [
+        (
+            *(row[name] for name in NAMES),
+            money.amount(row["cost"] / row["hours"]),
+            money.change(row["regret"] / row["hours"]),
+            f"{row['shareOfOptimum']:.1%}",
+            f"{row['within']:.2%}",
+            f"{row['replicas']:.2f}",
+            f"{sum(row['cardHours'].values()) / row['hours']:.2f}",
+            str(row["moves"]),
+        )
+        for row in rows
     ]
+    yield TextTable(headings, cells, ("MOVES", "CARDS", "OF OPTIMUM", "REPLICAS", "REGRET/H"))
+    yield from money.named()

@@ -10,9 +10,7 @@ from typing import Self
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 380.0, 260.0
-LEFT, TOP, RIGHT, BOTTOM = 56.0, 34.0, 16.0, 44.0
-"""Size of a panel, and its margins [px]."""
-
+LEFT, TOP, RIGHT, BOTTOM = 56.0, 34.0, 16.0, 44.0  # size of a panel, and its margins [px]
 TICKS = 5
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -23,8 +21,7 @@ text { font: 11px sans-serif; fill: #333 } .title { font-weight: bold; font-size
 
 Points = Iterable[tuple[float, float]]
 
-Steps = Sequence[tuple[float, float]]
-"""Times, and values from then on."""
+Steps = Sequence[tuple[float, float]]  # Times, and values from then on
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,11 @@ def to_stairs(steps: Steps, end: float) -> Steps:
 def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
     """Return panels in rows of so many columns as an SVG document."""
     width, height = columns * WIDTH, ceil(len(panels) / columns) * HEIGHT
-    placed = "\n".join(_move_panel(panel, *divmod(n, columns)) for n, panel in enumerate(panels))
+    placed = "\n".join(
+        f'<g transform="translate({n % columns * WIDTH:g} {n // columns * HEIGHT:g})">'
+        f"\n{panel}\n</g>"
+        for n, panel in enumerate(panels)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
         f' width="{width:g}" height="{height:g}">\n<style>{style}</style>\n'
@@ -110,24 +111,14 @@ def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> s
     )
 
 
-def _move_panel(panel: str, row: int, column: int) -> str:
-    return f'<g transform="translate({column * WIDTH:g} {row * HEIGHT:g})">\n{panel}\n</g>'
+COLOURS = 9  # colours of the style sheet
 
-
-COLOURS = 9
-"""Colours of the style sheet."""
-
+# Size of a letter of the name of a point, and how far above or below the point it is [px].
 LETTER, LINE_HEIGHT, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
-"""Size of a letter of the name of a point, and how far above or below the point it is [px]."""
 
-DECIMALS = 3
-"""Of the numbers that the browser tells of a point."""
-
-RADIUS = 4.0
-"""Of a point [px]."""
-
-NAME_PLACES = 8
-"""How many lines above and below a point its name may be."""
+DECIMALS = 3  # of the numbers that the browser tells of a point
+RADIUS = 4.0  # of a point [px]
+NAME_PLACES = 8  # how many lines above and below a point its name may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +184,8 @@ def draw_stack(
 ) -> Chart:
     """Return areas one on another, the first one at the bottom.
 
-    Parameters
-    ----------
-    frame
-        The axes.
-    x
-        Where the values are.
-    layers
-        At most `COLOURS` names of areas, with as many values as there are places.
-    words
-        What it shows.
+    `frame`: the axes; `x`: where the values are; `layers`: at most `COLOURS` names of areas,
+    with as many values as there are places; `words`: what it shows.
     """
     bottom, areas, legend = [0.0] * len(x), [], []
     for place, (name, values) in enumerate(layers):
@@ -315,11 +298,10 @@ def _build_chart(
     return Chart(Markup(svg), words, legend)  # noqa: S704 - all texts in it are escaped
 
 
+# Units of an axis: the shortest axis that has it [s], its length [s], and its name.
 UNITS = ((3 * 86400.0, 86400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (0.0, 60.0, "minutes"))
-"""Units of an axis: the shortest axis that has it [s], its length [s], and its name."""
 
-SHORTEST_S = 60.0
-"""Shortest axis [s]."""
+SHORTEST_S = 60.0  # shortest axis [s]
 
 
 @dataclass(frozen=True, slots=True)

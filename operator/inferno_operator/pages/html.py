@@ -1,19 +1,18 @@
 """Pages of fleets and replays: what they show, and as HTML files that need no network.
 
-A file has one style sheet and no script. A page is a value with texts that are ready to be read.
+A file has one style sheet and no script. Its texts are ready to be read, by the names in the
+template.
 """
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-
-from inferno_operator.pages.charts import Chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,95 +27,27 @@ class KeyFigure:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassShare:
-    """Requests of a class that were within the targets."""
-
-    name: str
-    within: float
-
-
-@dataclass(frozen=True, slots=True)
-class WorstTime:
-    """A time in which a server missed its targets; `begin` and `length` are ready to be read."""
-
-    begin: str
-    length: str
-    server: str
-    service_class: str
-    accelerator: str
-    outside: str
-    decided: str
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class PolicySection:
-    """What a policy made of the load: a row of the first table, charts, and its worst times."""
-
-    name: str
-    cost: str
-    regret: str
-    of_optimum: str
-    within: float
-    missed_minutes: str
-    replicas: str
-    started: int
-    moves: int
-    classes: Sequence[ClassShare]
-    charts: Sequence[Chart]
-    worst: Sequence[WorstTime]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayPage:
-    """All that the page shows.
-
-    Attributes
-    ----------
-    title
-        What was replayed.
-    rate
-        The unit of costs.
-    figures
-        The numbers that it begins with.
-    classes
-        The names of the classes, in the order of those of each policy.
-    front
-        Cost against targets of all policies.
-    policies
-        A section for each of them.
-    """
-
-    title: str
-    rate: str
-    figures: Sequence[KeyFigure]
-    classes: Sequence[str]
-    front: Chart
-    policies: Sequence[PolicySection]
-
-
+# Blanks at which no line may end: after an arrow, before a unit, and in a number of replicas.
 KEPT_TOGETHER = re.compile(
     r"(?<=\N{RIGHTWARDS ARROW}) |(?<=\d) (?=(?:%|ms|s|requests/min|x)(?!\w))|(?<=\d x) "
 )
-"""Blanks at which no line may end: after an arrow, before a unit, and in a number of replicas."""
 
+# A date, with its time and zone: no line ends in it.
 DATE = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?(?: UTC)?)?")
-"""A date, with its time and zone: no line ends in it."""
 
+# What stands beside a number that is not part of a name, a time, an address or a value.
 BEFORE, AFTER = r"""(?<![\w.,:=#+"'-])(?<!(?<!\d)/)""", r"(?![\w:]|[.,-]\w|/(?!\d))"
-"""What stands beside a number that is not part of a name, a time, an address or a value."""
 
+# What stands after a number that is no year.
 UNIT = (
     r"(?=%| (?:%|ms|s|requests/min|tokens?|cents(?:/hour)?|[A-Z]{3}/hour|cards?|replicas?)(?!\w))"
 )
-"""What stands after a number that is no year."""
 
+# Numbers in sentences that are read in groups of digits; a year is none.
 LONG_NUMBER = re.compile(rf"{BEFORE}[+-]?(?:\d{{5,}}(?:\.\d+)?|\d{{4}}\.\d+|\d{{4}}{UNIT}){AFTER}")
-"""Numbers in sentences that are read in groups of digits; a year is none."""
 
+# The same where there are only numbers.
 NUMBER = re.compile(rf"{BEFORE}[+-]?\d{{4,}}(?:\.\d+)?{AFTER}")
-"""The same where there are only numbers."""
 
 
 def render_fleet(page: Mapping[str, object]) -> str:
@@ -124,8 +55,8 @@ def render_fleet(page: Mapping[str, object]) -> str:
     return _render("fleet.html", page)
 
 
-def render_replay(page: ReplayPage) -> str:
-    """Return the page of a replay as one HTML file."""
+def render_replay(page: Mapping[str, object]) -> str:
+    """Return the page of a replay as one HTML file; `page` has what its template names."""
     return _render("replay.html", page)
 
 

@@ -19,7 +19,7 @@ from inferno_operator.adapters.http import app as health
 from inferno_operator.adapters.http.app import Decisions
 from inferno_operator.adapters.http.metrics import OperatorMetrics
 from inferno_operator.cli.autoscalers import build_manifests
-from inferno_operator.cli.options.autoscalers import Access, Autoscaler
+from inferno_operator.cli.options import Access, Autoscaler
 from inferno_operator.controllers.scaling.publication import Publication
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.objects import Key, kind_of

@@ -17,8 +17,8 @@ from inferno_optimizer.solution import Reason
 
 RETRY_S = 1.0
 
+# Shows objects, and what is wrong with the connection where something is.
 Draw = Callable[[Sequence[Observation], str], Awaitable[None]]
-"""Shows objects, and what is wrong with the connection where something is."""
 
 
 class RequestStage(Enum):
@@ -53,13 +53,9 @@ class UnfinishedError(InfernoError):
 def read_progress(observation: Observation, requested: int) -> RequestProgress:
     """Return the progress of a request, from the status of its Optimizer.
 
-    Parameters
-    ----------
-    observation
-        The Optimizer.
-    requested
-        Its generation at the time of the request. If the Optimizer changes during the request,
-        the operator optimizes the newer generation too before it clears the request.
+    `observation`: the Optimizer; `requested`: its generation at the time of the request. If the
+    Optimizer changes during the request, the operator optimizes the newer generation too before
+    it clears the request.
     """
     status, resource = observation.status, observation.resource
     last = status.last_optimization if isinstance(status, OptimizerStatus) else None
@@ -85,23 +81,11 @@ async def follow_request(
 ) -> None:
     """Wait until the request of an Optimizer is done.
 
-    Parameters
-    ----------
-    session
-        Connection to the namespace of the Optimizer.
-    key, requested
-        The Optimizer, and its generation at the time of the request.
-    patience
-        How long to wait [s].
-    say
-        Receives a message whenever the progress changes.
-
-    Raises
-    ------
-    UnfinishedError
-        The request failed, or did not end in time; the text has the reason, or the progress.
-    GoneError
-        The Optimizer was deleted.
+    `session`: connection to the namespace of the Optimizer; `key`, `requested`: the Optimizer,
+    and its generation at the time of the request; `patience`: how long to wait [s]; `say`:
+    receives a message whenever the progress changes. Raises UnfinishedError if the request
+    failed, or did not end in time; the text has the reason, or the progress; GoneError if the
+    Optimizer was deleted.
     """
     last = ""
 
@@ -137,13 +121,10 @@ async def follow_request(
 async def follow_objects(session: Session, interval: float, draw: Draw) -> None:
     """Draw all objects of the namespace every `interval` seconds, until cancelled.
 
-    The objects are watched, so a drawing needs no request to the API server. While the watch has
-    not received all objects, the last known ones are drawn.
+    The objects are watched, so a drawing needs no request to the API server. While the watch
+    has not received all objects, the last known ones are drawn.
 
-    Raises
-    ------
-    InfernoError
-        The first read of the objects fails.
+    Raises InfernoError if the first read of the objects fails.
     """
     namespace = session.namespace
     kinds = tuple(map(kind_of, SYSTEM_RESOURCES))

@@ -1,6 +1,7 @@
 """The program `kubectl inferno`: its commands, which read the cluster and call the library."""
 # ruff: noqa: PLC0415 - each command imports what it needs, so that `--help` comes at once
 
+import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -12,30 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from inferno_operator.cli.console import (
-    HELP,
-    Changes,
-    Format,
-    Output,
-    TimeLimit,
-    Version,
-    examples,
-    interruptible,
-    run_app,
-    show,
-    warn,
-    working,
-)
-from inferno_operator.cli.interrupts import run_async
-from inferno_operator.cli.options import autoscalers as options
-from inferno_operator.cli.options.currency import IN_CENTS, Currency, Money, money_of
-from inferno_operator.cli.options.fail_on import FailOn, checks_of, refuse
-from inferno_operator.cli.options.prometheus import PrometheusOptions, prometheus_options
-from inferno_operator.cli.options.rows import Filter, Sort
+from inferno_operator.cli import options
+from inferno_operator.cli.console import interruptible, run_app, run_async, show, warn, working
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
-    from inferno_operator.cli.kubectl.answer import PlanAnswer
+    from inferno_operator.cli.kubectl.choices import PlanAnswer
     from inferno_operator.cli.tables.servers import Labels, Overview
     from inferno_operator.cli.tables.table import RowOrder
     from inferno_operator.resources import Plan
@@ -43,16 +26,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Options that select the cluster and the namespace, as in kubectl.
 CLUSTER_OPTIONS = {
-    "namespace": typer.Option(
-        "--namespace", "-n", metavar="NAME", help="Namespace; the context's by default."
+    "namespace": options.option(
+        "NAME", "Namespace; the context's by default.", "--namespace", "-n"
     ),
-    "context": typer.Option(
-        "--context", metavar="NAME", help="Context of the kubeconfig; the current by default."
+    "context": options.option(
+        "NAME", "Context of the kubeconfig; the current by default.", "--context"
     ),
-    "kubeconfig": typer.Option("--kubeconfig", metavar="FILE", help="Instead of KUBECONFIG."),
+    "kubeconfig": options.option("FILE", "Instead of KUBECONFIG.", "--kubeconfig"),
 }
-"""Options that select the cluster and the namespace, as in kubectl."""
 
 
 def with_cluster_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -100,7 +83,7 @@ def read_objects(cluster: "KubectlOptions") -> "tuple[str, Sequence[Observation]
 
 app = typer.Typer(
     add_completion=False,
-    context_settings=HELP,
+    context_settings=options.HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -112,9 +95,9 @@ def main() -> None:
     run_app(app, "kubectl inferno")
 
 
-@app.callback(epilog=examples("kubectl inferno top --namespace llm"))
+@app.callback(epilog=options.examples("kubectl inferno top --namespace llm"))
 @with_cluster_options
-def kubectl_inferno(_cluster: "KubectlOptions", _version: Version = False) -> None:
+def kubectl_inferno(_cluster: "KubectlOptions", _version: options.Version = False) -> None:
     """Look at LLM servers and decide where they run.
 
     Works on the Servers, Optimizers and other Inferno objects of one namespace.
@@ -122,13 +105,12 @@ def kubectl_inferno(_cluster: "KubectlOptions", _version: Version = False) -> No
 
 
 OptimizerName = Annotated[
-    str | None,
-    typer.Argument(metavar="OPTIMIZER", help="Which one, where there are several."),
+    str | None, options.argument("OPTIMIZER", "Which one, where there are several.")
 ]
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno plan",
         "kubectl inferno plan fleet -n llm --set 'server.*.load.arrivalRate*=1.5'",
     )
@@ -137,48 +119,43 @@ OptimizerName = Annotated[
 def plan(  # noqa: PLR0913 - an argument for each option
     cluster: "KubectlOptions",
     optimizer: OptimizerName = None,
-    output: Output = Format.TABLE,
-    changes: Changes = [],  # noqa: B006 - typer reads it and never changes it
-    time_limit: TimeLimit = 30.0,
+    output: options.Output = options.Format.TABLE,
+    changes: options.Changes = [],  # noqa: B006 - typer reads it and never changes it
+    time_limit: options.TimeLimit = 30.0,
     *,
-    fail_on: FailOn = [],  # noqa: B006 - typer reads it and never changes it
-    words: Filter = "",
-    sort: Sort = "",
-    currency: Currency = IN_CENTS,
+    fail_on: options.FailOn = [],  # noqa: B006 - typer reads it and never changes it
+    words: options.Filter = "",
+    sort: options.Sort = "",
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Show what an optimization would change; change nothing.
 
     Reads the namespace, solves on this machine as the operator would, and compares with the
     allocations that are desired now.
     """
-    from inferno_operator.cli.kubectl.dry_run import decide
-    from inferno_operator.cli.tables.plans import (
-        describe_preview,
-        encode_preview,
-        preview_plan,
-        tabulate_changes,
-    )
+    from inferno_operator.cli.kubectl.choices import decide
+    from inferno_operator.cli.tables import plans
     from inferno_operator.cli.tables.table import RowOrder
 
-    checks, money = checks_of(fail_on), money_of(currency)
+    checks, money = options.parse_conditions(fail_on), options.parse_currency(currency)
     namespace, observations = read_objects(cluster)
     with working("optimizing"):
         outcome = decide(observations, namespace, optimizer, changes, time_limit)
     warn(outcome.idle)
     solution, name = outcome.solution, outcome.optimizer.metadata.name
-    planned = preview_plan(observations, outcome.snapshot, solution)
+    planned = plans.preview_plan(observations, outcome.snapshot, solution)
     show(
         output,
-        lambda: encode_preview(name, changes, planned, solution),
-        lambda: describe_preview(planned, solution, money),
-        lambda: tabulate_changes(planned, solution, money),
+        lambda: plans.encode_preview(name, changes, planned, solution),
+        lambda: plans.describe_preview(planned, solution, money),
+        lambda: plans.tabulate_changes(planned, solution, money),
         RowOrder.parse(words, sort),
     )
-    refuse(solution, checks)
+    options.refuse(solution, checks)
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno optimize --wait",
         "kubectl inferno optimize fleet -n llm --wait --timeout 60 -o json",
     )
@@ -187,13 +164,11 @@ def plan(  # noqa: PLR0913 - an argument for each option
 def optimize(
     cluster: "KubectlOptions",
     optimizer: OptimizerName = None,
-    output: Output = Format.TABLE,
+    output: options.Output = options.Format.TABLE,
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Follow it, and show the result.")] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long to wait.")
-    ] = 300.0,
-    currency: Currency = IN_CENTS,
+    timeout: Annotated[float, options.option("SECONDS", "How long to wait.", min=0)] = 300.0,
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Ask the operator to optimize.
 
@@ -202,16 +177,16 @@ def optimize(
     --wait exits with 0 when the optimization is done, also if its Plan then waits for approval
     (listed as "waiting" by -o json), and with 1 if it fails or is not done in time.
     """
-    money = money_of(currency)
+    money = options.parse_currency(currency)
 
     async def request(session: "Session") -> "Observation":
-        from inferno_operator.cli.kubectl.selection import choose_optimizer
+        from inferno_operator.cli.kubectl.choices import choose_optimizer
 
         chosen = choose_optimizer(await session.optimizers(), session.namespace, optimizer)
         return await session.request(chosen.metadata.name)
 
     async def request_and_wait(session: "Session") -> "Overview":
-        from inferno_operator.cli.kubectl.answer import list_waiting, sort_plans
+        from inferno_operator.cli.kubectl.choices import list_waiting, sort_plans
         from inferno_operator.cli.kubectl.follow import follow_request
         from inferno_operator.cli.tables.servers import build_overview
 
@@ -235,7 +210,7 @@ def optimize(
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno explain premium-granite-13b",
         "kubectl inferno explain Premium-granite_13b -n llm -o yaml",
     )
@@ -243,22 +218,21 @@ def optimize(
 @with_cluster_options
 def explain(
     cluster: "KubectlOptions",
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")],
+    server: Annotated[str, options.argument("SERVER", "Its name, or its spec.name.")],
     optimizer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which one, where there are several.")
+        str | None, options.option("NAME", "Which one, where there are several.")
     ] = None,
-    output: Output = Format.TABLE,
-    time_limit: TimeLimit = 30.0,
+    output: options.Output = options.Format.TABLE,
+    time_limit: options.TimeLimit = 30.0,
     *,
-    currency: Currency = IN_CENTS,
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Show every option of one Server, and its conditions.
 
     Each accelerator with its numbers and, where it is out, why. For a Server that gets less
     than it needs also the smallest changes that would serve it.
     """
-    from inferno_operator.cli.kubectl.dry_run import decide
-    from inferno_operator.cli.kubectl.selection import choose_server
+    from inferno_operator.cli.kubectl.choices import choose_server, decide
     from inferno_operator.cli.tables.calibration import warn_of_weak_data
     from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
     from inferno_operator.cli.tables.servers import describe_conditions
@@ -266,7 +240,7 @@ def explain(
     from inferno_operator.resources import Model
     from inferno_operator.resources.observation import only, readable
 
-    money = money_of(currency)
+    money = options.parse_currency(currency)
     namespace, observations = read_objects(cluster)
     chosen = choose_server(observations, namespace, server)
     conditions, objects = chosen.status.conditions, readable(observations)
@@ -292,7 +266,7 @@ def explain(
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno generate keda | kubectl apply -f -",
         "kubectl inferno generate hpa premium-granite-13b -n llm",
     )
@@ -303,10 +277,8 @@ def generate(
     autoscaler: options.Kind,
     servers: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SERVER",
-            help="Their names; by default all Servers with workloads.",
-            show_default=False,
+        options.argument(
+            "SERVER", "Their names; by default all Servers with workloads.", show_default=False
         ),
     ] = [],  # noqa: B006 - typer reads it and never changes it
     *,
@@ -320,12 +292,12 @@ def generate(
     With keda, a ScaledObject for each workload, which asks the operator; with hpa, a
     HorizontalPodAutoscaler, which reads the metric inferno_desired_replicas.
     """
-    from inferno_operator.cli.autoscalers import generated
+    from inferno_operator.cli.autoscalers import generate_autoscalers
     from inferno_operator.resources.observation import readable
 
     namespace, observations = read_objects(cluster)
     access = options.Access(url, token_secret, max_replicas)
-    text, warnings = generated(
+    text, warnings = generate_autoscalers(
         autoscaler, readable(observations), servers, access, namespace, owner
     )
     warn(warnings)
@@ -334,13 +306,13 @@ def generate(
 
 def complete_reasons(incomplete: str) -> list[str]:
     """Return the reasons that begin so, for a shell."""
-    from inferno_operator.cli.kubectl.selection import REASONS
+    from inferno_operator.cli.kubectl.choices import REASONS
 
     return [name for name in REASONS if name.startswith(incomplete)]
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno top --namespace llm",
         "kubectl inferno top -o json",
         "kubectl inferno top --class premium --reason NoCapacity",
@@ -351,7 +323,7 @@ def complete_reasons(incomplete: str) -> list[str]:
 @with_cluster_options
 def top(  # noqa: PLR0913 - an argument for each option
     cluster: "KubectlOptions",
-    output: Output = Format.TABLE,
+    output: options.Output = options.Format.TABLE,
     *,
     watch: Annotated[
         bool | None,
@@ -363,46 +335,41 @@ def top(  # noqa: PLR0913 - an argument for each option
         ),
     ] = None,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="How often to draw it anew.")
+        float, options.option("SECONDS", "How often to draw it anew.", min=0.1)
     ] = 2.0,
     service_class: Annotated[
         str,
-        typer.Option(
-            "--class",
-            metavar="CLASS",
-            help="Show only Servers of this service class.",
-            show_default=False,
+        options.option(
+            "CLASS", "Show only Servers of this service class.", "--class", show_default=False
         ),
     ] = "",
     model: Annotated[
         str,
-        typer.Option(
-            "--model", metavar="MODEL", help="Show only Servers of this model.", show_default=False
-        ),
+        options.option("MODEL", "Show only Servers of this model.", "--model", show_default=False),
     ] = "",
     reason: Annotated[
         str,
-        typer.Option(
+        options.option(
+            "REASON",
+            "Show only Servers with this word in the column READY, such as NoCapacity.",
             "--reason",
-            metavar="REASON",
-            help="Show only Servers with this word in the column READY, such as NoCapacity.",
             show_default=False,
             autocompletion=complete_reasons,
         ),
     ] = "",
-    words: Filter = "",
+    words: options.Filter = "",
     selector: Annotated[
         str,
-        typer.Option(
+        options.option(
+            "LABELS",
+            "Show only Servers with these labels, as kubectl get does.",
             "--selector",
             "-l",
-            metavar="LABELS",
-            help="Show only Servers with these labels, as kubectl get does.",
             show_default=False,
         ),
     ] = "",
-    sort: Sort = "",
-    currency: Currency = IN_CENTS,
+    sort: options.Sort = "",
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Show Servers beside their targets, costs and cards.
 
@@ -413,15 +380,15 @@ def top(  # noqa: PLR0913 - an argument for each option
     Where a screen has too few lines, Servers with a problem come first, then those of the most
     important classes, and the last line counts the others.
     """
+    from inferno_operator.cli.kubectl.choices import ServerFilter
     from inferno_operator.cli.kubectl.follow import follow_objects
-    from inferno_operator.cli.kubectl.selection import ServerFilter
     from inferno_operator.cli.tables.servers import Screen, build_overview
     from inferno_operator.cli.tables.table import RowOrder
     from inferno_optimizer.errors import InputError
 
     wanted = ServerFilter(service_class, model, reason, selector)
-    order, money = RowOrder.parse(words, sort), money_of(currency)
-    on_screen = output is Format.TABLE and sys.stdout.isatty()
+    order, money = RowOrder.parse(words, sort), options.parse_currency(currency)
+    on_screen = output is options.Format.TABLE and sys.stdout.isatty()
     if watch and not on_screen:
         raise InputError("--watch draws a table on a terminal: leave it out")
 
@@ -451,55 +418,47 @@ def top(  # noqa: PLR0913 - an argument for each option
 
 
 def show_overview(
-    output: Format, seen: "Overview", money: Money, order: "RowOrder | None" = None
+    output: options.Format, seen: "Overview", money: options.Money, order: "RowOrder | None" = None
 ) -> None:
     """Print how the Servers of a namespace do."""
+    from inferno_operator.cli.tables import servers
     from inferno_operator.cli.tables.plans import describe_waiting
-    from inferno_operator.cli.tables.servers import (
-        describe_overview,
-        encode_overview,
-        tabulate_servers,
-    )
 
     now = datetime.now(UTC)
     show(
         output,
-        lambda: encode_overview(seen),
-        lambda: (*describe_overview(seen, now, money), *describe_waiting(seen.waiting, money)),
-        lambda: tabulate_servers(seen.servers, money),
+        lambda: servers.encode_overview(seen),
+        lambda: (
+            *servers.describe_overview(seen, now, money),
+            *describe_waiting(seen.waiting, money),
+        ),
+        lambda: servers.tabulate_servers(seen.servers, money),
         order,
     )
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno measure --namespace llm",
         "kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090",
     )
 )
 @with_cluster_options
-@prometheus_options
+@options.prometheus_options
 def measure(
-    prometheus: PrometheusOptions,
+    prometheus: options.PrometheusOptions,
     cluster: "KubectlOptions",
-    server: Annotated[
-        str | None, typer.Argument(metavar="SERVER", help="Its name, or its spec.name.")
-    ] = None,
-    output: Output = Format.TABLE,
+    server: Annotated[str | None, options.argument("SERVER", "Its name, or its spec.name.")] = None,
+    output: options.Output = options.Format.TABLE,
 ) -> None:
     """Show what is measured of the Servers, and how.
 
     Shows what the operator measured last. With --prometheus it measures now, from this machine,
     and shows each query and its answer.
     """
-    from inferno_operator.cli.kubectl.selection import choose_server
+    from inferno_operator.cli.kubectl.choices import choose_server
     from inferno_operator.cli.measurement import measure
-    from inferno_operator.cli.tables.measurement import (
-        AskedQuery,
-        describe_measurements,
-        encode_measurements,
-        list_reported,
-    )
+    from inferno_operator.cli.tables import measurement
     from inferno_operator.resources import Server
     from inferno_operator.resources.observation import readable
 
@@ -508,9 +467,9 @@ def measure(
     if server is not None:
         chosen = choose_server(observations, namespace, server)
         resources = [r for r in resources if not isinstance(r, Server) or r is chosen]
-    queries: Sequence[AskedQuery] = ()
+    queries: Sequence[measurement.AskedQuery] = ()
     if prometheus.endpoint is None:
-        measurements = list_reported(resources)
+        measurements = measurement.list_reported(resources)
     else:
         with working("asking Prometheus"):
             measurements, queries = run_async(
@@ -518,31 +477,36 @@ def measure(
             )
     show(
         output,
-        lambda: encode_measurements(measurements, queries),
-        lambda: describe_measurements(measurements, queries, datetime.now(UTC)),
+        lambda: measurement.encode_measurements(measurements, queries),
+        lambda: measurement.describe_measurements(measurements, queries, datetime.now(UTC)),
     )
 
 
 PlanName = Annotated[
-    str, typer.Argument(metavar="PLAN", help="Its name, as `kubectl inferno plans` lists it.")
+    str, options.argument("PLAN", "Its name, as `kubectl inferno plans` lists it.")
 ]
 
 
 @app.command(
-    epilog=examples("kubectl inferno plans --namespace llm", "kubectl inferno plans -o json")
+    epilog=options.examples(
+        "kubectl inferno plans --namespace llm", "kubectl inferno plans -o json"
+    )
 )
 @with_cluster_options
 def plans(
-    cluster: "KubectlOptions", output: Output = Format.TABLE, *, currency: Currency = IN_CENTS
+    cluster: "KubectlOptions",
+    output: options.Output = options.Format.TABLE,
+    *,
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Show the recorded Plans, the newest first.
 
     Those that wait for approval are shown with the reason.
     """
-    from inferno_operator.cli.kubectl.answer import sort_plans
+    from inferno_operator.cli.kubectl.choices import sort_plans
     from inferno_operator.cli.tables.plans import describe_plans
 
-    money = money_of(currency)
+    money = options.parse_currency(currency)
     newest_first = sort_plans(run_session(cluster, lambda session: session.plans()))
     show(
         output,
@@ -552,7 +516,7 @@ def plans(
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno diff fleet-17",
         "kubectl inferno diff fleet-17 -n llm -o yaml",
         "kubectl inferno diff fleet-17 fleet-18",
@@ -562,19 +526,17 @@ def plans(
 def diff(
     cluster: "KubectlOptions",
     name: PlanName,
-    other: Annotated[
-        str | None, typer.Argument(metavar="OTHER", help="A Plan to compare it with.")
-    ] = None,
-    output: Output = Format.TABLE,
+    other: Annotated[str | None, options.argument("OTHER", "A Plan to compare it with.")] = None,
+    output: options.Output = options.Format.TABLE,
     *,
-    currency: Currency = IN_CENTS,
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Show what a Plan changes: each Server, and the cost.
 
     Of two Plans, show the Servers that they leave in different states. A Plan that is still to be
     carried out is refused if its decisions are not what it shows.
     """
-    from inferno_operator.cli.kubectl.answer import check_text, choose_plan, sort_plans
+    from inferno_operator.cli.kubectl.choices import check_text, choose_plan, sort_plans
     from inferno_operator.cli.tables.plans import (
         describe_difference,
         describe_plan,
@@ -591,7 +553,7 @@ def diff(
         except InfernoError:  # such as without the rights; accelerators are named alone then
             return chosen, name_accelerators
 
-    money = money_of(currency)
+    money = options.parse_currency(currency)
     chosen, labels = run_session(cluster, read)
     for plan in chosen:
         if not plan.is_finished:
@@ -605,7 +567,7 @@ def diff(
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno approve fleet-17", "kubectl inferno approve fleet-17 -n llm --until 2h"
     )
 )
@@ -615,38 +577,35 @@ def approve(
     name: PlanName,
     until: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="When it ends: a time, or a duration such as 2h; never by default.",
-        ),
+        options.option("TIME", "When it ends: a time, or a duration such as 2h; never by default."),
     ] = None,
-    output: Output = Format.TABLE,
+    output: options.Output = options.Format.TABLE,
     *,
-    currency: Currency = IN_CENTS,
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Approve a Plan, so that the operator carries it out.
 
     A Plan is refused if its decisions are not what it shows.
     Writes status.approval of the Plan with your rights. You need the ClusterRole inferno-approve.
     """
-    _answer(cluster, name, "Approved", until, output, money_of(currency))
+    _answer(cluster, name, "Approved", until, output, options.parse_currency(currency))
 
 
-@app.command(epilog=examples("kubectl inferno reject fleet-17 --namespace llm"))
+@app.command(epilog=options.examples("kubectl inferno reject fleet-17 --namespace llm"))
 @with_cluster_options
 def reject(
     cluster: "KubectlOptions",
     name: PlanName,
-    output: Output = Format.TABLE,
+    output: options.Output = options.Format.TABLE,
     *,
-    currency: Currency = IN_CENTS,
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Reject a Plan, so that the operator never carries it out.
 
     The same changes are not proposed again at the interval of the Optimizer while the inputs
     stay the same. You need the ClusterRole inferno-approve.
     """
-    _answer(cluster, name, "Rejected", None, output, money_of(currency))
+    _answer(cluster, name, "Rejected", None, output, options.parse_currency(currency))
 
 
 def _answer(
@@ -654,11 +613,10 @@ def _answer(
     name: str,
     state: "PlanAnswer",
     until: str | None,
-    output: Format,
-    money: Money,
+    output: options.Format,
+    money: options.Money,
 ) -> None:
-    """Answer a Plan, and show the answer."""
-    from inferno_operator.cli.kubectl.answer import answer_plan, parse_deadline
+    from inferno_operator.cli.kubectl.choices import answer_plan, parse_deadline
     from inferno_operator.cli.tables.plans import summarize
 
     end = None if until is None else parse_deadline(until, datetime.now(UTC))
@@ -668,15 +626,12 @@ def _answer(
 
 
 OperatorNamespace = Annotated[
-    str,
-    typer.Option(
-        metavar="NAMESPACE", help="Namespace of the operator; its Lease there names the leader."
-    ),
+    str, options.option("NAMESPACE", "Namespace of the operator; its Lease there names the leader.")
 ]
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno console --namespace llm",
         "kubectl inferno console --port 8000 --no-browser",
     )
@@ -686,16 +641,13 @@ def console(
     cluster: "KubectlOptions",
     *,
     port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
-        ),
+        int, options.option("PORT", "Where to listen; 0 takes a free port.", min=0, max=65535)
     ] = 0,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in the browser.")
     ] = True,
     operator_namespace: OperatorNamespace = "inferno-system",
-    currency: Currency = IN_CENTS,
+    currency: options.Currency = options.IN_CENTS,
 ) -> None:
     """Show the namespace as pages in a browser, until Ctrl-C.
 
@@ -705,7 +657,7 @@ def console(
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
     from inferno_operator.cli.kubectl.console.serve import serve
 
-    settings = ConsoleSettings(money_of(currency), operator_namespace)
+    settings = ConsoleSettings(options.parse_currency(currency), operator_namespace)
     with interruptible(status=0):
         run_session(
             cluster, lambda session: serve(session, port, settings, typer.echo, browser=browser)
@@ -716,7 +668,7 @@ ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - in a pod
 
 
 @app.command(
-    epilog=examples(
+    epilog=options.examples(
         "kubectl inferno console-server --origin https://inferno.example.com"
         " --certificate /tls/tls.crt --private-key /tls/tls.key",
         "kubectl inferno console-server --origin https://inferno.example.com --port 8080",
@@ -724,53 +676,40 @@ ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - in a pod
 )
 def console_server(  # noqa: PLR0913 - the options of a server
     *,
-    origin: Annotated[
-        str, typer.Option(metavar="URL", help="The address that browsers use: https://HOST.")
-    ],
+    origin: Annotated[str, options.option("URL", "The address that browsers use: https://HOST.")],
     certificate: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Certificate for TLS; without one, the proxy is answered by plain HTTP.",
+        options.option(
+            "FILE", "Certificate for TLS; without one, the proxy is answered by plain HTTP."
         ),
     ] = None,
     private_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Private key of the certificate.")
+        Path | None, options.option("FILE", "Private key of the certificate.")
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option(
-            metavar="HOST",
-            help="Address to listen on; by default all with a certificate, and 127.0.0.1 without"
-            " one.",
+        options.option(
+            "HOST",
+            "Address to listen on; by default all with a certificate, and 127.0.0.1 without one.",
         ),
     ] = None,
     port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Where to listen; 0 takes a free port."
-        ),
+        int, options.option("PORT", "Where to listen; 0 takes a free port.", min=0, max=65535)
     ] = 8443,
     namespace: Annotated[
         str,
-        typer.Option(
-            "--namespace",
-            "-n",
-            metavar="NAME",
-            help="What the page to choose a namespace suggests.",
+        options.option(
+            "NAME", "What the page to choose a namespace suggests.", "--namespace", "-n"
         ),
     ] = "default",
     api_server: Annotated[
-        str, typer.Option(metavar="URL", help="Address of the API server.")
+        str, options.option("URL", "Address of the API server.")
     ] = "https://kubernetes.default.svc",  # as a pod reaches it
     api_server_ca: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="Authorities that sign the certificate of the API server."
-        ),
+        Path, options.option("FILE", "Authorities that sign the certificate of the API server.")
     ] = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"),
     operator_namespace: OperatorNamespace = "inferno-system",
-    currency: Currency = IN_CENTS,
+    currency: options.Currency = options.IN_CENTS,
     _key_file: Annotated[Path | None, typer.Option("--key-file", hidden=True)] = None,
     _behind_proxy: Annotated[bool, typer.Option("--behind-proxy", hidden=True)] = True,
 ) -> None:
@@ -782,21 +721,52 @@ def console_server(  # noqa: PLR0913 - the options of a server
     import asyncio
 
     from inferno_operator.adapters.kubernetes.kubectl import ApiServerAddress
+    from inferno_operator.cli.kubectl.console import serve
     from inferno_operator.cli.kubectl.console.page import ConsoleSettings
-    from inferno_operator.cli.kubectl.console.serve import (
-        LOOPBACK,
-        Listener,
-        create_proxied_console,
-        serve_guarded_console,
-    )
 
     server = ApiServerAddress(api_server, api_server_ca)
-    settings = ConsoleSettings(money_of(currency), operator_namespace)
-    console = create_proxied_console(server, namespace, origin, asyncio.sleep, settings)
+    settings = ConsoleSettings(options.parse_currency(currency), operator_namespace)
+    console = serve.create_proxied_console(server, namespace, origin, asyncio.sleep, settings)
     with interruptible(status=0):
-        address = host or (ALL_ADDRESSES if certificate else LOOPBACK)
-        listener = Listener(address, port, certificate, private_key)
-        run_async(serve_guarded_console(console, listener, lambda text: typer.echo(text, err=True)))
+        address = host or (ALL_ADDRESSES if certificate else serve.LOOPBACK)
+        listener = serve.Listener(address, port, certificate, private_key)
+        run_async(
+            serve.serve_guarded_console(console, listener, lambda text: typer.echo(text, err=True))
+        )
+
+
+# The last line: whether the shell completes the names of files, where nothing else is known.
+FILES, NO_FILES = ":0\n", ":4\n"
+
+
+def complete(arguments: Sequence[str]) -> str:
+    """Return the completions of the last argument, in the words that kubectl expects.
+
+    kubectl runs `kubectl_complete-inferno` with the arguments, of which the last may be incomplete.
+    It expects a completion with its description on each line, and then what the shell does
+    otherwise [https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins]. The lines of typer
+    for fish are those of kubectl.
+    """
+    import shlex
+    from contextlib import redirect_stdout, suppress
+    from io import StringIO
+
+    from typer.completion import completion_init  # type: ignore[attr-defined]  # it has no other
+
+    *typed, last = arguments or [""]
+    asked = {
+        "_INFERNO_COMPLETE": "complete_fish",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "COLUMNS": "1000",  # a description is one line
+        "_TYPER_COMPLETE_ARGS": f"inferno {shlex.join(typed)} {last}",
+    }
+    os.environ.update(asked)
+    completion_init()
+    printed = StringIO()
+    with suppress(SystemExit), redirect_stdout(printed):
+        app([], prog_name="inferno")
+    lines = [line for line in printed.getvalue().splitlines() if line]
+    return "".join(f"{line}\n" for line in lines) + (NO_FILES if lines else FILES)
 
 
 if __name__ == "__main__":

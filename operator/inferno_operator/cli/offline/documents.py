@@ -13,14 +13,13 @@ from inferno_operator.adapters.optimizers.document import build_object
 from inferno_operator.runtime.files import decoded
 from inferno_optimizer.errors import InputError
 
-DEEPEST = 100
-"""Levels of nesting in YAML; no custom resource has a tenth of it."""
+DEEPEST = 100  # levels of nesting in YAML; no custom resource has a tenth of it
 
 
-HEAD = ("apiVersion", "kind")
-"""Keys that an object begins with."""
+HEAD = ("apiVersion", "kind")  # keys that an object begins with
 
 
+# What makes a file no YAML, and what to do about it; the first that is there counts.
 LEFT_IN = (
     (
         re.compile(r"\{\{"),
@@ -30,11 +29,10 @@ LEFT_IN = (
     (re.compile(r"\$\{\w+\}"), "it has variables of a shell; fill them in first: envsubst"),
     (re.compile(r"^ *\t", re.MULTILINE), "a line is indented by a tab, and needs blanks"),
 )
-"""What makes a file no YAML, and what to do about it; the first that is there counts."""
 
 
+# On the way to a field: a key, or the place in a list, or a value of the item of a list.
 Step = str | int
-"""On the way to a field: a key, or the place in a list, or a value of the item of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +81,11 @@ def _find_line(node: yaml.Node, steps: Sequence[Step]) -> int:
 
 
 def _has_key(node: yaml.Node, value: Step) -> bool:
-    """Whether a field of an object has a value."""
     return isinstance(node, yaml.MappingNode) and any(v.value == value for _, v in node.value)
 
 
+# A number of base 60 in YAML 1.1, which PyYAML reads and kubectl does not.
 SEXAGESIMAL = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
-"""A number of base 60 in YAML 1.1, which PyYAML reads and kubectl does not."""
 
 
 class _Loader(yaml.CSafeLoader):
@@ -131,18 +128,10 @@ _Loader.add_implicit_resolver(
 def parse_documents(data: bytes, origin: str) -> tuple[Document, ...]:
     """Read every document of a file.
 
-    Parameters
-    ----------
-    data
-        JSON or YAML in UTF-8.
-    origin
-        Name of the file in messages. A file whose name ends in `.json` is JSON, in `.yaml` or
-        `.yml` YAML; any other file is JSON if it begins with a brace or bracket.
-
-    Raises
-    ------
-    InputError
-        The file is empty, malformed or not UTF-8; the text names the line if it is known.
+    `data`: JSON or YAML in UTF-8; `origin`: name of the file in messages. A file whose name
+    ends in `.json` is JSON, in `.yaml` or `.yml` YAML; any other file is JSON if it begins with
+    a brace or bracket. Raises InputError if the file is empty, malformed or not UTF-8; the text
+    names the line if it is known.
     """
     text = decoded(data, origin)
     read = _read_json if _is_json(text, origin) else _read_yaml
@@ -227,10 +216,7 @@ def _take_first_line(error: Exception) -> str:
 def refuse_semicolons(header: Sequence[str], origin: str) -> None:
     """Refuse the table of a spreadsheet that separates columns by semicolons.
 
-    Raises
-    ------
-    InputError
-        The header is one cell that has semicolons.
+    Raises InputError if the header is one cell that has semicolons.
     """
     if len(header) == 1 and ";" in header[0]:
         raise InputError(f"{origin}:1: the columns are separated by ';': save them with ','")

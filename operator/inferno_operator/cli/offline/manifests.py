@@ -10,9 +10,9 @@ from pathlib import Path
 from inferno_operator.cli.offline.documents import Document, parse_documents
 from inferno_optimizer.errors import InputError
 
-SUFFIXES = (".json", ".yaml", ".yml")
-"""Files of a folder that are read."""
+SUFFIXES = (".json", ".yaml", ".yml")  # files of a folder that are read
 
+# The layout of the published sample data: one file for each section of SystemData.
 SECTION_FILES = {
     "accelerator-data.json": "acceleratorData",
     "capacity-data.json": "capacityData",
@@ -21,19 +21,18 @@ SECTION_FILES = {
     "server-data.json": "serverData",
     "serviceclass-data.json": "serviceClassData",
 }
-"""The layout of the published sample data: one file for each section of SystemData."""
 
 WHOLE_SYSTEM = "system-data.json"
+# What may lie beside them: the same in one file, and an answer that is no input.
 ANSWER = "solution-data.json"
-"""What may lie beside them: the same in one file, and an answer that is no input."""
 
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
+# Keys of a kustomization that cannot change what an object asks for.
 PLAIN_KEYS = frozenset(
     {"apiVersion", "kind", "metadata", "namespace", "resources"}
     | {"labels", "commonLabels", "commonAnnotations"}
 )
-"""Keys of a kustomization that cannot change what an object asks for."""
 
 
 UNNAMED = "unnamed"
@@ -47,19 +46,10 @@ def object_name(name: str) -> str:
 def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
     """Read all objects at the paths; a list gives its items.
 
-    Parameters
-    ----------
-    paths
-        Files, folders, kustomizations, or `-` for standard input. A folder in the layout of
-        the published sample data is one document of SystemData.
-    namespace
-        Leave out the objects of other namespaces, and put there those that name none; "" takes all
-        as they are.
-
-    Raises
-    ------
-    InputError
-        A path does not exist, has no objects, or is not JSON or YAML.
+    `paths`: Files, folders, kustomizations, or `-` for standard input. A folder in the layout
+    of the published sample data is one document of SystemData; `namespace`: leave out the
+    objects of other namespaces, and put there those that name none; "" takes all as they are.
+    Raises InputError if a path does not exist, has no objects, or is not JSON or YAML.
     """
     documents = [document for path in paths for document in _read(path)]
     items = [item for document in documents for item in _list_items(document)]
@@ -76,7 +66,6 @@ def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
 
 
 def _is_ours(document: Document) -> bool:
-    """Return whether an object is of one of the kinds of the operator."""
     from inferno_operator.resources.base import GROUP  # noqa: PLC0415 - SystemData needs no models
 
     content = document.content
@@ -85,7 +74,6 @@ def _is_ours(document: Document) -> bool:
 
 
 def _read_namespace(document: Document) -> str:
-    """Return the namespace that an object names, "" for none."""
     content = document.content
     metadata = content.get("metadata") if isinstance(content, Mapping) else None
     return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
@@ -113,7 +101,6 @@ def _read(path: str) -> tuple[Document, ...]:
 
 
 def _read_path(path: Path, parents: tuple[Path, ...] = ()) -> tuple[Document, ...]:
-    """Read a file or folder; `parents` are the kustomizations that refer to it."""
     if path.is_dir():
         return _read_folder(path, parents)
     if path.name in KUSTOMIZATIONS:
@@ -137,7 +124,6 @@ def _read_folder(folder: Path, parents: tuple[Path, ...]) -> tuple[Document, ...
 
 
 def _join_documents(sections: Mapping[str, Path], folder: Path) -> Iterator[Document]:
-    """Join the sections of a folder into one document of SystemData."""
     if sections:
         content = {key: _read_single(path).content for key, path in sections.items()}
         yield Document(content, str(folder))
@@ -194,7 +180,6 @@ def _build_by_kubectl(file: Path) -> tuple[Document, ...]:
 
 
 def _select_namespace(document: Document, namespace: object) -> Document:
-    """Set the namespace of an object, like the key `namespace` of a kustomization."""
     content = document.content
     if not namespace or not isinstance(content, Mapping):
         return document
@@ -206,7 +191,6 @@ def _select_namespace(document: Document, namespace: object) -> Document:
 
 
 def _list_items(document: Document) -> Iterator[Document]:
-    """Yield the items of a `kind: List` (or `ServerList`)."""
     content = document.content
     if not isinstance(content, Mapping) or not str(content.get("kind")).endswith("List"):
         yield document

@@ -23,26 +23,23 @@ EXPERT_STEP = ("decoder_sparse_step", "interleave_moe_layer_step")
 WINDOW = ("sliding_window", "attention_chunk_size")
 WINDOWED, WHOLE = ("sliding_attention", "chunked_attention"), "full_attention"
 
+# One of so many layers of Llama 4 attends to all tokens, unless its config says otherwise.
 WITHOUT_POSITIONS = 4
-"""One of so many layers of Llama 4 attends to all tokens, unless its config says otherwise."""
 
+# Fields of models with layers that are not attention, such as Kimi Linear, Qwen3-Next, Jamba.
 NO_ATTENTION = (
     *("linear_attn_config", "linear_num_key_heads", "hybrid_override_pattern"),
     *("mamba_d_state", "ssm_cfg"),
 )
-"""Fields of models with layers that are not attention, such as Kimi Linear, Qwen3-Next, Jamba."""
 
+# Precision of weights by the method in `quantization_config`.
 QUANTIZED = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "int4", "gptq": "int4"}
-"""Precision of weights by the method in `quantization_config`."""
 
 
 def read_config(path: str) -> Mapping[str, Any]:
     """Read a config.json.
 
-    Raises
-    ------
-    InputError
-        It cannot be read, or is no JSON object.
+    Raises InputError if it cannot be read, or is no JSON object.
     """
     text = read_text(path)
     try:
@@ -57,12 +54,8 @@ def read_config(path: str) -> Mapping[str, Any]:
 def read_architecture(config: Mapping[str, Any], origin: str) -> Architecture:
     """What the model is made of.
 
-    Raises
-    ------
-    InputError
-        A field is missing, or is no whole number above 0.
-    UnsupportedError
-        The model has layers that are not attention.
+    Raises InputError if a field is missing, or is no whole number above 0; UnsupportedError if
+    the model has layers that are not attention.
     """
     return _Figures(config.get("text_config") or config, origin).architecture()
 

@@ -16,6 +16,7 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import alternatives
 from inferno_optimizer.units import MS_PER_SECOND
 
+# Quantities, and the names of columns that have them; a time may end in `_ms` or `_s`.
 COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
     {
         "concurrency": ("concurrency", "max_concurrency", "batch", "batch_size", "users"),
@@ -26,7 +27,6 @@ COLUMNS: Mapping[str, Sequence[str]] = MappingProxyType(
         "ttft": ("ttft", "mean_ttft", "time_to_first_token", "prefill"),
     }
 )
-"""Quantities, and the names of columns that have them; a time may end in `_ms` or `_s`."""
 
 TIMES = ("itl", "ttft")
 LOADS = ("concurrency", "rate")
@@ -36,16 +36,10 @@ LOADS = ("concurrency", "rate")
 class Run:
     """The result of one run.
 
-    Attributes
-    ----------
-    origin
-        File and line.
-    concurrency, rate
-        Requests in progress, or requests/s that arrive at random; NaN where it is not given.
-    input_tokens, output_tokens
-        Mean tokens of a request.
-    itl_ms, ttft_ms
-        Mean inter-token latency, and time to first token, without a wait in a queue [ms].
+    `origin`: file and line; `concurrency`, `rate`: requests in progress, or requests/s that
+    arrive at random; NaN where it is not given; `input_tokens`, `output_tokens`: mean tokens of
+    a request; `itl_ms`, `ttft_ms`: mean inter-token latency, and time to first token, without a
+    wait in a queue [ms].
     """
 
     origin: str
@@ -82,11 +76,8 @@ class Run:
 def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
     """Read the runs in the files, and warnings about columns that are not used.
 
-    Raises
-    ------
-    InputError
-        A file cannot be read, a column is missing, or a value is not a positive number; the text
-        names the file and the line.
+    Raises InputError if a file cannot be read, a column is missing, or a value is not a
+    positive number; the text names the file and the line.
     """
     runs: list[Run] = []
     warnings: list[str] = []
@@ -102,7 +93,6 @@ def read_runs(paths: Iterable[str]) -> tuple[list[Run], list[str]]:
 
 
 def _read_table(text: str, path: str) -> tuple[list[Run], list[str]]:
-    """The runs of a CSV file, and the columns that are not used."""
     rows = list(csv.reader(io.StringIO(text, newline=None)))
     if not rows:
         raise InputError(f"{path}: is empty")
@@ -135,7 +125,6 @@ def _find_columns(header: Sequence[str], path: str) -> dict[str, tuple[str, floa
 
 
 def _suggest_column(unknown: Sequence[str]) -> str:
-    """The end of a message: the first unknown column, and the known ones that are like it."""
     if not unknown:
         return f" (known: {', '.join(COLUMNS)})"
     column_names = [name for names in COLUMNS.values() for name in names]
@@ -193,7 +182,6 @@ def _read_number(text: str, column: str, origin: str, *, required: bool) -> floa
 
 
 def _read_benchmarks(text: str, path: str) -> Iterator[Run]:
-    """The runs in the JSON of a benchmark: one document, a list, or one on each line."""
     for number, document in enumerate(_list_results(text, path), 1):
         if not isinstance(document, Mapping):
             raise InputError(f"{path}: result {number}: expected an object")
@@ -207,7 +195,6 @@ def _read_benchmarks(text: str, path: str) -> Iterator[Run]:
 
 
 def _list_results(text: str, path: str) -> Iterator[object]:
-    """The results of a file; a report of guidellm has several."""
     for document in _parse_lines(text, path):
         several = document.get("benchmarks") if isinstance(document, Mapping) else None
         yield from several if isinstance(several, list) else [document]
@@ -298,14 +285,12 @@ def _read_genai_perf(document: Mapping[str, object], origin: str) -> Run:
 def _find_value(
     document: Mapping[str, object], place: Sequence[str], origin: str, *, required: bool = True
 ) -> float:
-    """The number at a place in a document."""
     value = _find_inside(document, place)
     text = "" if value is None else str(value)
     return _read_number(text, ".".join(place), origin, required=required)
 
 
 def _find_inside(document: object, place: Sequence[str]) -> object:
-    """What is at a place in a document; None if nothing is."""
     for key in place:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document

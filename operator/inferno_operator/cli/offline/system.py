@@ -36,16 +36,14 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 
+# Problems that are no reason to refuse: the plan tells what follows from them.
 DANGLING = UNMATCHED | {
     Reason.UNKNOWN_CLASS,
     Reason.UNKNOWN_MODEL,
     Reason.UNKNOWN_ACCELERATOR,
 }
-"""Problems that are no reason to refuse: the plan tells what follows from them."""
 
-UNKNOWN_SHOWN = 8
-"""How many of the unknown fields a refusal tells."""
-
+UNKNOWN_SHOWN = 8  # how many of the unknown fields a refusal tells
 NO_OPTIMIZER = (
     "there is no Optimizer, so the plan is made without the exact solver (greedily) and with"
     " saturationPolicy Hold; add an Optimizer to choose"
@@ -53,11 +51,11 @@ NO_OPTIMIZER = (
 
 NO_SERVER = "there is no Server, so there is nothing to decide"
 
+# Is told of unknown fields, a line each with file, object, field and what is like it.
 OnUnknown = Callable[[Sequence[str]], None]
-"""Is told of unknown fields, a line each with file, object, field and what is like it."""
 
+# Is told, in a line each, what was assumed because the files do not say it.
 Remark = Callable[[Sequence[str]], None]
-"""Is told, in a line each, what was assumed because the files do not say it."""
 
 
 def _ignore(remarks: Sequence[str]) -> None:
@@ -81,15 +79,9 @@ def read_system(
 ) -> System:
     """Return the system that files describe; see `parse_system`.
 
-    Parameters
-    ----------
-    paths
-        Files, folders, kustomizations, or `-` for standard input: custom resources, or one
-        document (or folder) of SystemData in the form of the REST API.
-    on_unknown, remark, doubt
-        As of `parse_system`.
-    namespace
-        As of `read_documents`.
+    `paths`: Files, folders, kustomizations, or `-` for standard input: custom resources, or one
+    document (or folder) of SystemData in the form of the REST API; `on_unknown`, `remark`,
+    `doubt`: as of `parse_system`; `namespace`: as of `read_documents`.
     """
     return parse_system(read_documents(paths, namespace), on_unknown, remark, doubt=doubt)
 
@@ -103,27 +95,14 @@ def parse_system(
 ) -> System:
     """Return the system that documents describe.
 
-    Parameters
-    ----------
-    documents
-        Custom resources, or one document of SystemData.
-    on_unknown
-        Called with the unknown fields. Metadata and status are not checked.
-    remark
-        Called with what was assumed, such as the options without an Optimizer.
-    loads
-        By spec.name, of Servers that have none.
-    doubt
-        Called with what may be meant otherwise, such as the name of a class that does not exist.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, an object has an unknown kind in the API group of the operator, or
-        a field is unknown or has an invalid value; the text names the file, or the object and
-        the field.
-    UnsupportedError
-        The system needs a feature that this version does not support.
+    `documents`: custom resources, or one document of SystemData; `on_unknown`: called with the
+    unknown fields. Metadata and status are not checked; `remark`: called with what was assumed,
+    such as the options without an Optimizer; `loads`: by spec.name, of Servers that have none;
+    `doubt`: called with what may be meant otherwise, such as the name of a class that does not
+    exist. Raises InputError if a file cannot be read, an object has an unknown kind in the API
+    group of the operator, or a field is unknown or has an invalid value; the text names the
+    file, or the object and the field; UnsupportedError if the system needs a feature that this
+    version does not support.
     """
     system_data = [document for document in documents if is_system(document.content)]
     if not system_data:
@@ -213,7 +192,6 @@ def _read_each(documents: Iterable[Document], read: Callable[[Document], Read]) 
 
 
 def _refuse(errors: Sequence[InputError]) -> None:
-    """Raise what is wrong, if anything is."""
     if len(errors) > 1:
         raise InvalidObjectsError(errors)
     for error in errors:
@@ -322,7 +300,6 @@ def _is_of_others(document: Document) -> bool:
 
 
 def _list_fields(found: "Iterable[tuple[Document, Sequence[ManifestError]]]") -> list[str]:
-    """Fields of all objects; an equal one of several objects of a kind is told once."""
     by_place: dict[tuple[str, str, str], list[tuple[Document, ManifestError]]] = {}
     for document, fields in found:
         for field in fields:
@@ -345,7 +322,6 @@ def _list_empty_fields(documents: Iterable[Document]) -> list[str]:
 
 
 def _require_manifest(document: Document) -> Mapping[str, object]:
-    """Return the object in a document; refuse it if it is not of one of our kinds."""
     from inferno_operator.resources import SYSTEM_RESOURCES
 
     content = document.content
@@ -377,7 +353,6 @@ def _refuse_namespaces(parsed: "Sequence[tuple[Resource, Document]]") -> None:
 
 
 def _refuse_several(what: str, named: Iterable[tuple[str, str]], advice: str = "") -> None:
-    """Refuse more than one of some names, and tell the first place of each."""
     first: dict[str, str] = {}
     for name, origin in named:
         if name:
@@ -396,14 +371,13 @@ def _refuse_invalid(problems: Sequence[Problem], place: Callable[[Problem], str]
     _refuse([InputError(": ".join(filter(None, (place(each), str(each))))) for each in invalid])
 
 
+# Names of objects, but for two dots or a dot and a hyphen side by side.
 OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-"""Names of objects, but for two dots or a dot and a hyphen side by side."""
 
-OTHERS_SHOWN = 3
-"""Most objects that a line names beside its own."""
+OTHERS_SHOWN = 3  # most objects that a line names beside its own
 
+# The objects in files, by their kind and name in `Problem`.
 Origins = Mapping[tuple[str, str], Document]
-"""The objects in files, by their kind and name in `Problem`."""
 
 
 def find_place(problem: Problem, origins: Origins) -> str:
@@ -423,14 +397,9 @@ def list_doubts(
 ) -> Iterator[str]:
     """Yield a line for each doubt, with file and line, object and field.
 
-    Parameters
-    ----------
-    catalogue
-        What the files say.
-    doubtful
-        Its problems that are no reason to refuse it, and numbers that are hardly meant.
-    origins
-        Where the objects are; of others the place is left out.
+    `catalogue`: what the files say; `doubtful`: its problems that are no reason to refuse it,
+    and numbers that are hardly meant; `origins`: where the objects are; of others the place is
+    left out.
     """
     found = [*doubtful, *_find_unknown_running(catalogue), *_find_classes_without_target(catalogue)]
     place = partial(find_place, origins=origins)
@@ -465,7 +434,6 @@ def _leave_out_consequences(problems: Iterable[Problem]) -> Iterator[Problem]:
 
 
 def _list_lines(problems: Iterable[Problem], place: Callable[[Problem], str]) -> Iterator[str]:
-    """Yield a line for each problem, one for all objects with an equal one."""
     equal: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
         equal.setdefault((problem.kind, problem.field, problem.message), []).append(problem)
@@ -507,7 +475,6 @@ def list_refused_names(found: "Iterable[tuple[Resource, Document]]") -> Iterator
 
 
 def _find_unknown_running(catalogue: Catalogue) -> Iterator[Problem]:
-    """Servers that run on an accelerator that does not exist."""
     for server in catalogue.system.servers:
         for part in server.current.parts:
             if part.replicas > 0 and (
@@ -517,7 +484,6 @@ def _find_unknown_running(catalogue: Catalogue) -> Iterator[Problem]:
 
 
 def _find_classes_without_target(catalogue: Catalogue) -> Iterator[Problem]:
-    """Classes without targets for the model of a server."""
     served = dict.fromkeys((s.service_class, s.model) for s in catalogue.system.servers)
     for service_class in catalogue.system.classes:
         kind, of = "service class", service_class.name

@@ -19,24 +19,16 @@ from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.suggestions import cut, nearest
 from inferno_optimizer.validation import MAX_COUNT
 
+# Columns of a file with a step of a client on each line.
 STEPS = ("client", "start_s", "rate_per_s", "input_mean", "output_mean")
-"""Columns of a file with a step of a client on each line."""
 
+# Columns of a file with a request on each line; `client` is optional.
 REQUESTS = ("arrival_s", "input_tokens", "output_tokens")
-"""Columns of a file with a request on each line; `client` is optional."""
 
-REQUESTS_STEP_S = 60.0
-"""Steps into which single requests are counted [s]."""
-
-MOST_STEPS = 1_000_000
-"""Most of these steps: nearly two years."""
-
-ONLY_CLIENT = "all"
-"""The client of requests without one."""
-
-TOLERANCE_S = 1e-6
-"""Difference of two times that rounding explains [s]."""
-
+REQUESTS_STEP_S = 60.0  # steps into which single requests are counted [s]
+MOST_STEPS = 1_000_000  # most of these steps: nearly two years
+ONLY_CLIENT = "all"  # the client of requests without one
+TOLERANCE_S = 1e-6  # difference of two times that rounding explains [s]
 GZIP = b"\x1f\x8b"
 
 
@@ -61,11 +53,8 @@ def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: No
     `remark` is called with what has no effect: columns that are unknown, and requests without
     tokens.
 
-    Raises
-    ------
-    InputError
-        The file cannot be read, lacks a column or has no line; or a value is not valid, a step is
-        missing, or time goes back. The text names the file and the line.
+    Raises InputError if the file cannot be read, lacks a column or has no line; or a value is
+    not valid, a step is missing, or time goes back. The text names the file and the line.
     """
     reader = csv.reader(io.StringIO(_read_text(path)))
     header = [name.strip() for name in next(reader, [])]
@@ -95,10 +84,7 @@ def find_client_line(path: str, client: str) -> str:
 def write_trace(path: str, trace: Trace, start_s: float) -> None:
     """Write a trace as a file of steps, compressed if its name ends in .gz; see `read_trace`.
 
-    Raises
-    ------
-    InputError
-        The file cannot be written.
+    Raises InputError if the file cannot be written.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -152,7 +138,6 @@ def _warn_without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
 
 
 def _list_cells(origin: str, header: Sequence[str], line: Sequence[str]) -> dict[str, str]:
-    """The cells of a line by their columns; those that are missing at its end are left out."""
     if len(line) > len(header):
         raise InputError(f"{origin}: has {len(line)} cells, where there are {len(header)} columns")
     return dict(zip(header, line, strict=False))
@@ -193,7 +178,6 @@ def _read_number(origin: str, cells: Mapping[str, str], column: str) -> float:
 
 
 def _build_from_steps(path: str, rows: Sequence[TraceRow]) -> Trace:
-    """The trace of a file with steps."""
     by_client: dict[str, list[TraceRow]] = {}
     for row in rows:
         by_client.setdefault(row.client, []).append(row)

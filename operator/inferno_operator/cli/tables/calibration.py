@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from inferno_operator.cli.offline.calibration import Measurements
+from inferno_operator.cli.calibration import Measurements
 from inferno_operator.cli.offline.manifests import object_name
 from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_operator.resources import API_VERSION, Model
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 
 PERCENTILES = (50, 90, 95, 99)
 
-BUSY = 0.7
-"""Share of a processor from which tokens wait for the clients themselves."""
+BUSY = 0.7  # share of a processor from which tokens wait for the clients themselves
 
+# Smallest error that is written; runs that fit a law more closely are made up [percent].
 LEAST_ERROR = 0.1
-"""Smallest error that is written; runs that fit a law more closely are made up [percent]."""
 
+# Words that YAML does not read as text.
 YAML_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
-"""Words that YAML does not read as text."""
 
 
 def describe_trial(trial: Trial) -> str:
@@ -77,17 +76,12 @@ class CalibratedPair:
 def format_manifest(pair: CalibratedPair, laws: Laws, measured: Measurements) -> str:
     """Return the manifest of a Model with the parameters that sizing needs.
 
-    They are those of the law that fits better, with standard errors as comments. Decode parameters
-    include the waits for prefills of other requests; a comment has those of a decode step alone.
+    They are those of the law that fits better, with standard errors as comments. Decode
+    parameters include the waits for prefills of other requests; a comment has those of a decode
+    step alone.
 
-    Parameters
-    ----------
-    pair
-        What the calibration is of.
-    laws
-        The calibration.
-    measured
-        What it was calculated from.
+    `pair`: what the calibration is of; `laws`: the calibration; `measured`: what it was
+    calculated from.
     """
     facts, steps = laws.lines.facts, laws.chosen_steps
     least, most = facts.batches

@@ -24,9 +24,7 @@ from inferno_operator.resources import Measured, Resource, Server, Target
 from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import Sample
 
-SERIES_SHOWN = 20
-"""How many series of an answer are shown."""
-
+SERIES_SHOWN = 20  # how many series of an answer are shown
 LOAD = "LOAD REQ/MIN"
 
 HEADINGS = (
@@ -34,8 +32,8 @@ HEADINGS = (
     ">RUNNING", ">WAITING", ">KV", "REPLICAS", "MISSES",
 )  # fmt: skip
 
+# Columns that a narrow terminal does not show.
 OPTIONAL = ("KV", "RUNNING", "AGE", "WAIT", "IN", "OUT", "WAITING")
-"""Columns that a narrow terminal does not show."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.servers import (
     Labels,
     count_replicas,
@@ -28,7 +28,7 @@ from inferno_operator.cli.tables.solution import (
     tabulate_cards,
     warn_of_single_replicas,
 )
-from inferno_operator.cli.tables.table import Part, TextTable, format_age, group_notes
+from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age, group_notes
 from inferno_operator.controllers.planning.allocations import Label, name_accelerator, price_current
 from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, describe_answers
 from inferno_operator.controllers.planning.snapshot import Snapshot
@@ -54,17 +54,14 @@ from inferno_optimizer.wire.codec import encode_solution
 
 SERVER = kind_of(Server)
 
+# Columns of servers that a narrow terminal does not show.
 OPTIONAL = (
     *("CLASS", "BATCH", BAND, "WAIT MS", "ITL MS", "TTFT MS", "LOAD", "DESIRED COST", "DESIRED"),
     *("CURRENT COST", "PLANNED COST", "CURRENT"),
 )
-"""Columns of servers that a narrow terminal does not show."""
 
-UNCHANGED = "as before"
-"""Shown of a Server that a Plan does not change."""
-
-PHASE_UNKNOWN = "-"
-"""Shown until the operator has looked at a Plan."""
+UNCHANGED = "as before"  # shown of a Server that a Plan does not change
+PHASE_UNKNOWN = "-"  # shown until the operator has looked at a Plan
 
 
 class Action(StrEnum):
@@ -186,7 +183,6 @@ def _count_running(allocation: Allocation | None) -> int:
 
 
 def _compare_allocations(before: Allocation | None, after: Allocation | None) -> Action:
-    """Return the most important change between two allocations."""
     if not (before and before.accelerator and after and after.accelerator):
         return Action.PLACE if is_running(after) and not is_running(before) else Action.UPDATE
     if before.accelerator != after.accelerator:
@@ -291,23 +287,19 @@ def describe_plans(plans: Sequence[Plan], now: datetime, money: Money = CENTS) -
     if not plans:
         yield "no Plans in this namespace"
         return
-    rows = []
-    for plan in plans:
-        totals, created = plan.spec.totals, plan.metadata.creation_timestamp
-        rows.append(
-            (
-                plan.metadata.name,
-                plan.spec.optimizer,
-                plan.status.phase or PHASE_UNKNOWN,
-                str(totals.servers),
-                money.amount(totals.cost_after),
-                money.change(totals.cost_after - totals.cost_before),
-                plan.status.by,
-                format_age(created, now) if created else "",
-            )
-        )
-    headings = ("PLAN", "OPTIMIZER", "PHASE", ">SERVERS", ">COST", ">CHANGE", "BY", ">AGE")
-    yield TextTable(headings, rows, ("BY", "OPTIMIZER", "COST"))
+    columns: Columns[Plan] = {
+        "PLAN": lambda plan: plan.metadata.name,
+        "OPTIMIZER": lambda plan: plan.spec.optimizer,
+        "PHASE": lambda plan: plan.status.phase or PHASE_UNKNOWN,
+        ">SERVERS": lambda plan: str(plan.spec.totals.servers),
+        ">COST": lambda plan: money.amount(plan.spec.totals.cost_after),
+        ">CHANGE": lambda plan: money.change(find_cost_change(plan)),
+        "BY": lambda plan: plan.status.by,
+        ">AGE": lambda plan: (
+            format_age(created, now) if (created := plan.metadata.creation_timestamp) else ""
+        ),
+    }
+    yield TextTable.of(plans, columns, ("BY", "OPTIMIZER", "COST"))
     yield from money.named()
     if unfinished := [plan for plan in plans if plan.status.phase in ("Proposed", "Acting")]:
         yield ""
@@ -455,9 +447,14 @@ def summarize(plan: Plan, money: Money = CENTS) -> str:
     """Return how much a Plan changes, in one line."""
     totals = plan.spec.totals
     servers = "1 Server changes" if totals.servers == 1 else f"{totals.servers} Servers change"
-    change = totals.cost_after - totals.cost_before
     before, after = money.amount(totals.cost_before), money.amount(totals.cost_after)
-    return f"{servers}; cost {before} -> {after} {money.rate} ({money.change(change)})"
+    change = money.change(find_cost_change(plan))
+    return f"{servers}; cost {before} -> {after} {money.rate} ({change})"
+
+
+def find_cost_change(plan: Plan) -> float:
+    """Return by how much a Plan changes the cost of all Servers [cents/hour]."""
+    return plan.spec.totals.cost_after - plan.spec.totals.cost_before
 
 
 def describe_status(plan: Plan) -> str:

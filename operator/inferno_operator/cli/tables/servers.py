@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from rich.text import Text
 
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.solution import (
     PlannedReplicas,
     describe_cached_prompts,
@@ -22,6 +22,7 @@ from inferno_operator.cli.tables.solution import (
 from inferno_operator.cli.tables.table import (
     MISSES,
     UNKNOWN,
+    Columns,
     Part,
     RowOrder,
     TextTable,
@@ -69,35 +70,33 @@ from inferno_optimizer.system import LOWEST_PRIORITY, band_of
 
 Latency = Literal["itl", "wait", "ttft"]
 
+# Latencies by the name of their target.
 LATENCIES: Mapping[str, Latency] = {"slo-itl": "itl", "slo-ttw": "wait", "slo-ttft": "ttft"}
-"""Latencies by the name of their target."""
 
+# Default percentile of a target of the wait; see `inferno_optimizer.system.Target`.
 DEFAULT_WAIT_PERCENTILE = 95.0
-"""Default percentile of a target of the wait; see `inferno_optimizer.system.Target`."""
 
+# What is said of a Server that no optimization has seen.
 UNDECIDED_NOTE = (
     "new since the last optimization; the next one decides,"
     " and 'kubectl inferno optimize' asks for it"
 )
-"""What is said of a Server that no optimization has seen."""
 
-EXCESS_MARK = "!"
-"""Stands at a number of cards in use that is above what there is."""
+EXCESS_MARK = "!"  # stands at a number of cards in use that is above what there is
 
+# Least share of a target that is shown: a latency of eleven times the target.
 LEAST_SHARE_LEFT = -9.99
-"""Least share of a target that is shown: a latency of eleven times the target."""
 
+# Columns of servers that a narrow terminal does not show.
 OPTIONAL = (
     *("CLASS", "MEASURED", "WAIT/SLO", "TTFT/SLO", "ITL/SLO", "COST", "LOAD"),
     "CURRENT",
 )
-"""Columns of servers that a narrow terminal does not show."""
 
-Targets = Mapping[tuple[str, str], Target]
-"""Targets by service class and model."""
+Targets = Mapping[tuple[str, str], Target]  # targets by service class and model
 
+# The labels for the replicas of a Server, by the name of the object.
 Labels = Callable[[str], Label]
-"""The labels for the replicas of a Server, by the name of the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +136,16 @@ class ServerView:
     label: Label = field(default=name_accelerator, compare=False, repr=False)
 
     @property
+    def current(self) -> ServerAllocation | None:
+        """What runs, where that is known."""
+        return self.spec.current_alloc if self.spec else None
+
+    @property
+    def desired(self) -> ServerAllocation | None:
+        """What is decided, if anything is."""
+        return self.spec.desired_alloc if self.spec else None
+
+    @property
     def is_measured(self) -> bool:
         """Whether the Server is to be measured."""
         return self.spec is not None and self.spec.measure is not None
@@ -144,7 +153,7 @@ class ServerView:
     @property
     def is_starved(self) -> bool:
         """Whether there is a load, and no replica for it."""
-        current = self.spec.current_alloc if self.spec else None
+        current = self.current
         if current is None or current.load is None or current.load.arrival_rate <= 0:
             return False
         return all(part.num_replicas <= 0 or not part.accelerator for part in current.parts)
@@ -379,7 +388,6 @@ def estimate_headrooms(
 
 
 def _exponential_percentile(percentile: float) -> float:
-    """Return a percentile of an exponential distribution, relative to its mean."""
     return -math.log(1.0 - percentile / 100.0)
 
 
@@ -540,9 +548,8 @@ def _describe_sums(views: Sequence[ServerView], money: Money) -> str:
     else:
         of_known = f"{missed} of {len(known)} servers with measured latencies"
         targets = f"{of_known} miss a target now; unknown: {unknown}{note}"
-    specs = [view.spec for view in views if view.spec]
-    running = money.amount(sum(find_cost(spec.current_alloc) for spec in specs))
-    decided = [spec.desired_alloc for spec in specs if spec.desired_alloc]
+    running = money.amount(sum(find_cost(view.current) for view in views))
+    decided = [view.desired for view in views if view.desired]
     desired = f"{money.amount(sum(map(find_cost, decided)))} desired"
     if not decided:
         desired = "no desired allocation"
@@ -576,55 +583,60 @@ def _describe_optimization(last: LastOptimization | None, now: datetime, money: 
 def describe_conditions(conditions: Sequence[Condition], now: datetime) -> Iterator[Part]:
     """Yield a table of the conditions of an object, if it has any."""
     if conditions:
-        rows = [
-            (c.type, c.status, c.reason, format_age(c.last_transition_time, now), c.message)
-            for c in conditions
-        ]
+        columns: Columns[Condition] = {
+            "CONDITION": lambda condition: condition.type,
+            "STATUS": lambda condition: condition.status,
+            "REASON": lambda condition: condition.reason,
+            ">AGE": lambda condition: format_age(condition.last_transition_time, now),
+            "MESSAGE": lambda condition: condition.message,
+        }
         yield ""
-        yield TextTable(("CONDITION", "STATUS", "REASON", ">AGE", "MESSAGE"), rows)
+        yield TextTable.of(conditions, columns)
 
 
 def tabulate_servers(views: Sequence[ServerView], money: Money = CENTS) -> TextTable:
     """Return the servers; only headings where there are none."""
-    least_left: dict[Latency, float] = {}
-    for latency in LATENCIES.values():
-        shares = [found.share for view in views if (found := view.headroom(latency))]
-        if shares:
-            least_left[latency] = min(shares)
-    headings = ["SERVER", "CLASS", "CURRENT", "DESIRED", ">LOAD"]
+    least_left = {
+        latency: min(shares)
+        for latency in LATENCIES.values()
+        if (shares := [found.share for view in views if (found := view.headroom(latency))])
+    }
+    columns: dict[str, Callable[[ServerView], str]] = {
+        "SERVER": lambda view: view.name,
+        "CLASS": lambda view: view.spec.service_class if view.spec else "-",
+        "CURRENT": lambda view: format_placement(view.current, view.label),
+        "DESIRED": lambda view: format_placement(view.desired, view.label),
+        ">LOAD": lambda view: format_load(view.current),
+    }
     for latency in least_left:
-        headings += [f">{latency.upper()}/SLO", f">{latency.upper()}/SLO:LEFT"]
-    measured = ["MEASURED"] if any(view.is_measured for view in views) else []
-    rows = []
-    for view in views:
-        current = view.spec.current_alloc if view.spec else None
-        quality = view.measured.quality if view.measured else UNKNOWN
-        rows.append(
-            (
-                view.name,
-                view.spec.service_class if view.spec else "-",
-                format_placement(current, view.label),
-                format_placement(view.spec.desired_alloc if view.spec else None, view.label),
-                format_load(current),
-                *(cell for latency in least_left for cell in _format_headroom(view, latency)),
-                format_cost(current, money),
-                *([quality if view.is_measured else "-"] if measured else []),
-                view.state or "-",
-            )
+        heading = f">{latency.upper()}/SLO"
+        columns[heading] = partial(_format_latency, latency)
+        columns[f"{heading}:LEFT"] = partial(_format_left, latency)
+    columns[">COST"] = lambda view: format_cost(view.current, money)
+    if any(view.is_measured for view in views):
+        columns["MEASURED"] = lambda view: (
+            "-" if not view.is_measured else view.measured.quality if view.measured else UNKNOWN
         )
+    columns["READY"] = lambda view: view.state or "-"
     # The column of the latency that misses most of its target goes last.
     worst_last = sorted(least_left, key=lambda name: -least_left[name])
     optional = [*OPTIONAL, *(f"{name.upper()}/SLO LEFT" for name in worst_last)]
-    return TextTable((*headings, ">COST", *measured, "READY"), rows, optional)
+    return TextTable.of(views, columns, optional)
 
 
-def _format_headroom(view: ServerView, latency: str) -> tuple[str, str]:
+def _format_latency(latency: str, view: ServerView) -> str:
     found = view.headroom(latency)
     if found is None:
-        return (UNKNOWN if view.is_measured else "-"), ""
+        return UNKNOWN if view.is_measured else "-"
+    return f"{found.value_ms:.1f}/{found.target_ms:g}"
+
+
+def _format_left(latency: str, view: ServerView) -> str:
+    found = view.headroom(latency)
+    if found is None:
+        return ""
     is_far_off = found.share < LEAST_SHARE_LEFT  # how much exactly it is missed matters little
-    left = f"<{LEAST_SHARE_LEFT:.0%}" if is_far_off else f"{found.share:.0%}"
-    return f"{found.value_ms:.1f}/{found.target_ms:g}", left
+    return f"<{LEAST_SHARE_LEFT:.0%}" if is_far_off else f"{found.share:.0%}"
 
 
 def list_notes(seen: Overview) -> Iterator[str]:
@@ -648,7 +660,7 @@ def _list_server_notes(view: ServerView) -> Iterator[str]:
         yield f"warning: {view.warnings}"
     if view.correction:
         yield view.correction
-    current = view.spec.current_alloc if view.spec else None
+    current = view.current
     if current and current.load and current.load.cached_tokens:
         warm = sum(part.num_replicas - (part.cold_replicas or 0) for part in current.parts)
         several = current.num_replicas
@@ -668,25 +680,21 @@ def warn_of_excess(cards: Iterable[CardUse]) -> Iterator[str]:
 
 def _tabulate_cards(cards: Sequence[CardUse], money: Money) -> TextTable:
     """Return the cards by type; of counted ones also those of others, and what limits them."""
-    are_counted = any(item.counted for item in cards)
-    rows = []
-    for item in cards:
-        mark = EXCESS_MARK if item.running > item.available else ""
-        found = item.counted
-        counts = (str(found.total), str(found.others), found.bound_by) if found else ("-",) * 3
-        rows.append(
-            (
-                item.type,
-                f"{item.running}{mark}",
-                *item.plan_cells(),
-                str(item.available),
-                item.worth_cell(money),
-                *(counts if are_counted else ()),
-            )
-        )
-    headings = ("CARDS", ">IN USE", ">PLANNED", ">HELD", ">AVAILABLE", ">PRICE")
-    counted = (">TOTAL", ">OTHERS", "LIMITED BY") if are_counted else ()
-    return TextTable((*headings, *counted), rows, ("LIMITED BY", "OTHERS", "HELD", "PLANNED"))
+    columns: dict[str, Callable[[CardUse], str]] = {
+        "CARDS": lambda item: item.type,
+        ">IN USE": lambda item: (
+            f"{item.running}{EXCESS_MARK if item.running > item.available else ''}"
+        ),
+        ">PLANNED": lambda item: item.plan_cells()[0],
+        ">HELD": lambda item: item.plan_cells()[1],
+        ">AVAILABLE": lambda item: str(item.available),
+        ">PRICE": lambda item: item.worth_cell(money),
+    }
+    if any(item.counted for item in cards):
+        columns[">TOTAL"] = lambda item: str(item.counted.total) if item.counted else "-"
+        columns[">OTHERS"] = lambda item: str(item.counted.others) if item.counted else "-"
+        columns["LIMITED BY"] = lambda item: item.counted.bound_by if item.counted else "-"
+    return TextTable.of(cards, columns, ("LIMITED BY", "OTHERS", "HELD", "PLANNED"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -702,13 +710,11 @@ class Screen:
     ) -> Text:
         """Return what `top` shows, not more lines than there are.
 
-        Where not all servers have room, those with a problem come first, then those of the most
-        important classes, unless `order` sorts them; the last line counts what is left out.
+        Where not all servers have room, those with a problem come first, then those of the
+        most important classes, unless `order` sorts them; the last line counts what is left
+        out.
 
-        Raises
-        ------
-        InputError
-            The table has no column by which to sort.
+        Raises InputError if the table has no column by which to sort.
         """
         parts = order_rows(describe_overview(seen, now, self.money), order)
         whole = style_parts([*heading, *parts], self.width)

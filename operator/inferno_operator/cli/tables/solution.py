@@ -6,8 +6,8 @@ Costs are in cents/hour where no currency is asked for, latencies in ms, rates i
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from inferno_operator.cli.options.currency import CENTS, Money
-from inferno_operator.cli.tables.table import Part, TextTable, group_notes
+from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.tables.table import Columns, Part, TextTable, group_notes
 from inferno_optimizer.explain.comparison import Comparison, DecisionDifference, served
 from inferno_optimizer.explain.options import Option, explain, with_choice
 from inferno_optimizer.explain.remedies import Remedy, remedies
@@ -23,13 +23,10 @@ from inferno_optimizer.solution import (
 from inferno_optimizer.system import Allocation, Generation, Role, Server, System, band_of
 from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
-GAP_DIGITS = 9
-"""Decimals of a gap; further ones are rounding."""
-
+GAP_DIGITS = 9  # decimals of a gap; further ones are rounding
 SCORE = "SCORE: change of cost plus the penalty of a move; lower is better"
 
-BAND = "LATENCIES"
-"""Heading of the column that says where predicted latencies come from."""
+BAND = "LATENCIES"  # heading of the column that says where predicted latencies come from
 
 
 def describe_solution(system: System, solution: Solution, money: Money = CENTS) -> Iterator[Part]:
@@ -291,17 +288,16 @@ def tabulate_cards(uses: Iterable[CapacityUse], money: Money = CENTS) -> TextTab
     tilde before a price says that it is estimated.
     """
     uses = list(uses)
-    rows = [
-        (
-            use.type,
-            str(use.used),
-            str(use.held),
-            str(use.available),
-            format_card_worth(use.price, use.gain, money, estimated=use.estimated),
-        )
-        for use in uses
-    ]
-    table = TextTable(("CARDS", ">USED", ">HELD", ">AVAILABLE", ">PRICE"), rows)
+    columns: Columns[CapacityUse] = {
+        "CARDS": lambda use: use.type,
+        ">USED": lambda use: str(use.used),
+        ">HELD": lambda use: str(use.held),
+        ">AVAILABLE": lambda use: str(use.available),
+        ">PRICE": lambda use: format_card_worth(
+            use.price, use.gain, money, estimated=use.estimated
+        ),
+    }
+    table = TextTable.of(uses, columns)
     is_priced = any(use.price is not None or use.gain is not None for use in uses)
     return table if is_priced else table.without("PRICE")
 
@@ -321,11 +317,13 @@ def format_card_worth(
 
 def tabulate_levels(levels: Iterable[Level]) -> TextTable:
     """Return the load served by priority, with the most that is proven possible."""
-    rows = [
-        (str(level.priority), f"{level.served:.2f}", f"{level.bound:.2f}", f"{level.gap:.2g}")
-        for level in levels
-    ]
-    return TextTable((">PRIORITY", ">SERVED", ">AT MOST", ">GAP"), rows)
+    columns: Columns[Level] = {
+        ">PRIORITY": lambda level: str(level.priority),
+        ">SERVED": lambda level: f"{level.served:.2f}",
+        ">AT MOST": lambda level: f"{level.bound:.2f}",
+        ">GAP": lambda level: f"{level.gap:.2g}",
+    }
+    return TextTable.of(levels, columns)
 
 
 def describe_comparison(

@@ -3,12 +3,12 @@
 A result is printed as parts: tables, and lines between them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from csv import writer
 from dataclasses import dataclass, replace
 from datetime import datetime
 from io import StringIO
-from typing import Self
+from typing import Self, TypeVar
 
 from rich.text import Text
 
@@ -17,21 +17,18 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
 
-NAMES_SHOWN = 5
-"""Largest number of servers that a note names."""
+NAMES_SHOWN = 5  # largest number of servers that a note names
 
+# Units of columns by their names, where tables are read without a page that says them.
 UNITS = dict.fromkeys(("LOAD", "MAX RATE", "SERVED", "AT MOST"), "REQ/MIN")
-"""Units of columns by their names, where tables are read without a page that says them."""
 
-GAP = "  "
-"""What stands between columns."""
+GAP = "  "  # what stands between columns
+UNKNOWN = "unknown"  # shown where nothing is measured
 
-UNKNOWN = "unknown"
-"""Shown where nothing is measured."""
-
+# The state of a Server, instead of Allocated, if a latency misses its target now.
 MISSES = "MissesTarget"
-"""The state of a Server, instead of Allocated, if a latency misses its target now."""
 
+# Colours of cells.
 STYLES: Mapping[str, str] = {
     **{str(reason): "red" for reason in Reason},
     Reason.ALLOCATED: "green",
@@ -39,7 +36,10 @@ STYLES: Mapping[str, str] = {
     MISSES: "red",
     **dict.fromkeys(("Partial", "Stale", "Missing", "Refused"), "yellow"),
 }
-"""Colours of cells."""
+
+
+Item = TypeVar("Item")
+Columns = Mapping[str, Callable[[Item], str]]  # what is said of an item, by heading
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,14 @@ class TextTable:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     optional: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, items: Iterable[Item], columns: Columns[Item], optional: Sequence[str] = ()
+    ) -> Self:
+        """Return a table with a row for each item: what each column says of it."""
+        rows = [tuple(format_cell(item) for format_cell in columns.values()) for item in items]
+        return cls(tuple(columns), rows, optional)
 
     def __str__(self) -> str:
         """Return columns of plain text; each row is one line of any length, as in kubectl."""
@@ -131,10 +139,7 @@ def find_main_table(parts: Iterable[Part], like: TextTable | None = None) -> Tex
 def format_csv(parts: Iterable[Part]) -> str:
     """Return the first table as CSV (RFC 4180), each column with a name of its own.
 
-    Raises
-    ------
-    InputError
-        There is no table.
+    Raises InputError if there is no table.
     """
     table = find_main_table(parts)
     if table is None:
@@ -164,10 +169,7 @@ class RowOrder:
     def apply(self, table: TextTable) -> TextTable:
         """Return a table with these rows.
 
-        Raises
-        ------
-        InputError
-            The table has no such column; the message has its columns.
+        Raises InputError if the table has no such column; the message has its columns.
         """
         words = self.words.casefold().split()
         rows = [row for row in table.rows if all(w in " ".join(row).casefold() for w in words)]
@@ -187,19 +189,9 @@ def order_rows(
 ) -> Sequence[Part]:
     """Return the parts of a result with these rows in the main table.
 
-    Parameters
-    ----------
-    parts
-        The result.
-    order
-        The rows.
-    like
-        The main table where the first one may be about something else; it is left as it is then.
-
-    Raises
-    ------
-    InputError
-        The main table has no such column.
+    `parts`: the result; `order`: the rows; `like`: the main table where the first one may be
+    about something else; it is left as it is then. Raises InputError if the main table has no
+    such column.
     """
     shown = list(parts)
     main = find_main_table(shown, like)

@@ -13,8 +13,15 @@ import pytest
 
 from inferno_operator.adapters.completions.client import EngineEndpoint, EngineError, connect
 from inferno_operator.adapters.completions.load import Clients, TrialResult
-from inferno_operator.cli.bench import Benchmark, RunsFile, allowed, measure, runs, shape_of
-from inferno_operator.cli.offline.calibration import calibrate_windows, read_measurements
+from inferno_operator.cli.bench import (
+    Benchmark,
+    RunsFile,
+    measure,
+    parse_shape,
+    require_consent,
+    runs,
+)
+from inferno_operator.cli.calibration import calibrate_windows, read_measurements
 from inferno_operator.cli.tables.calibration import describe_run
 from inferno_optimizer.calibration.choice import Laws
 from inferno_optimizer.calibration.plan import Scope, Shape, Trial
@@ -325,7 +332,7 @@ def test_a_file_that_exists_is_not_touched(tmp_path: Path) -> None:
 def test_this_machine_is_measured_without_asking(host: str) -> None:
     here = EngineEndpoint(f"http://{host}")
 
-    allowed(here, 15, yes=False)
+    require_consent(here, 15, yes=False)
 
     assert here.is_local
 
@@ -337,14 +344,14 @@ def test_other_machines_are_measured_with_consent_only(host: str) -> None:
     there = EngineEndpoint(f"https://{host}")
 
     with pytest.raises(InputError, match=r"not on this machine.*up to 15 minutes.*give --yes"):
-        allowed(there, 15, yes=False)
-    allowed(there, 15, yes=True)
+        require_consent(there, 15, yes=False)
+    require_consent(there, 15, yes=True)
 
 
 @pytest.mark.parametrize("text", ["512", "512/", "/128", "0/128", "512/1", "a/b", "512/128/3"])
 def test_a_shape_is_two_numbers(text: str) -> None:
     with pytest.raises(InputError, match="expected INPUT/OUTPUT tokens"):
-        shape_of(text)
+        parse_shape(text)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://localhost", "http://", ""])

@@ -7,7 +7,7 @@ from types import FrameType
 
 import pytest
 
-from inferno_operator.cli.interrupts import run_async
+from inferno_operator.cli.console import run_async
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

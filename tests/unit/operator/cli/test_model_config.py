@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.cli.offline.catalogue import KnownModel, read_models
+from inferno_operator.cli.catalogue import KnownModel, read_models
 from inferno_operator.cli.offline.model_config import find_stored_precision, read_architecture
 from inferno_optimizer.errors import InputError, UnsupportedError
 

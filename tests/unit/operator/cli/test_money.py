@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from inferno_operator.cli.kubectl.dry_run import decide
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.kubectl.choices import decide
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.plans import (
     PlanPreview,
     describe_plan,

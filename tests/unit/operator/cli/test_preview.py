@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.cli.console import Format, show
-from inferno_operator.cli.kubectl.dry_run import decide
+from inferno_operator.cli.console import show
+from inferno_operator.cli.kubectl.choices import decide
+from inferno_operator.cli.options import Format
 from inferno_operator.cli.tables.plans import (
     Action,
     PlanPreview,

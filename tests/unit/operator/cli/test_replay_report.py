@@ -1,17 +1,19 @@
 """The page of a replay: what it shows, what it never does, and how large it is."""
 
 import re
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from inferno_operator.cli.replay import Replayed, replay_policies
-from inferno_operator.cli.replay_report import replay_page
-from inferno_operator.pages.html import ReplayPage, render_replay
+from inferno_operator.cli.report import build_replay_page
+from inferno_operator.pages.html import render_replay
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
 from tests.unit.optimizer.replay.fleets import fleet, trace
+
+Page = dict[str, Any]
 
 LARGEST = 1_000_000
 """Bytes of a page of twelve policies."""
@@ -33,46 +35,46 @@ def found(scenario: Scenario) -> list[Replayed]:
 
 
 @pytest.fixture(scope="module")
-def page(scenario: Scenario, found: list[Replayed]) -> ReplayPage:
+def page(scenario: Scenario, found: list[Replayed]) -> Page:
     """Their page."""
-    return replay_page("Replay", scenario, found)
+    return build_replay_page("Replay", scenario, found)
 
 
-def test_a_policy_has_what_its_account_says(page: ReplayPage, found: list[Replayed]) -> None:
-    for section, one in zip(page.policies, found, strict=True):
+def test_a_policy_has_what_its_account_says(page: Page, found: list[Replayed]) -> None:
+    for section, one in zip(page["policies"], found, strict=True):
         account = one.account
-        assert section.name == one.policy
-        assert float(section.cost) == pytest.approx(account.total_cost / account.hours, abs=0.01)
-        assert section.within == pytest.approx(account.attainment)
+        assert section["name"] == one.policy
+        assert float(section["cost"]) == pytest.approx(account.total_cost / account.hours, abs=0.01)
+        assert section["within"] == pytest.approx(account.attainment)
         html = render_replay(page)
-        assert section.cost in html
-        assert f"{100 * section.within:.2f} %" in html
+        assert section["cost"] in html
+        assert f"{100 * section['within']:.2f} %" in html
 
 
-def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: ReplayPage) -> None:
-    hpa, _ = page.policies
+def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: Page) -> None:
+    hpa, _ = page["policies"]
 
-    worst = hpa.worst[0]
-    assert (worst.begin, worst.server) == ("0:05:00", "s0")
-    assert re.fullmatch(r"replicas \d+ to \d+ at 0:\d\d:00|replicas \d+ from .*", worst.decided)
-    assert re.search("starting|could be served|no cards", worst.cause)
-    assert len(hpa.worst) <= 10
+    worst = hpa["worst"][0]
+    assert (worst["begin"], worst["server"]) == ("0:05:00", "s0")
+    assert re.fullmatch(r"replicas \d+ to \d+ at 0:\d\d:00|replicas \d+ from .*", worst["decided"])
+    assert re.search("starting|could be served|no cards", worst["cause"])
+    assert len(hpa["worst"]) <= 10
 
 
 def test_the_page_of_the_same_replays_is_the_same(
-    scenario: Scenario, found: list[Replayed], page: ReplayPage
+    scenario: Scenario, found: list[Replayed], page: Page
 ) -> None:
-    assert render_replay(replay_page("Replay", scenario, found)) == render_replay(page)
+    assert render_replay(build_replay_page("Replay", scenario, found)) == render_replay(page)
 
 
-def test_the_name_of_a_long_file_breaks_between_its_folders(page: ReplayPage) -> None:
-    html = render_replay(replace(page, title="Replay of samples/traces/a.csv"))
+def test_the_name_of_a_long_file_breaks_between_its_folders(page: Page) -> None:
+    html = render_replay({**page, "title": "Replay of samples/traces/a.csv"})
 
     assert "<h1>Replay of samples/<wbr>traces/<wbr>a.csv</h1>" in html
 
 
-def test_the_page_loads_nothing_and_runs_nothing(page: ReplayPage) -> None:
-    html = render_replay(replace(page, title="<script>alert('x')</script>"))
+def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:
+    html = render_replay({**page, "title": "<script>alert('x')</script>"})
 
     pattern = r"(?:src|href|action)=|url\(|@import|https?:|<script| style=| on\w+="
     assert re.findall(pattern, html) == []
@@ -85,14 +87,14 @@ def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
     (one,) = replay_policies(shown, ["hpa"], lambda _: None)
 
-    html = render_replay(replay_page("Replay", shown, [one] * 12))
+    html = render_replay(build_replay_page("Replay", shown, [one] * 12))
 
     assert len(html.encode()) < LARGEST
 
 
-def test_a_cost_has_its_unit_and_policies_are_apart(page: ReplayPage) -> None:
-    cheapest = next(figure for figure in page.figures if figure.title == "Cheapest")
-    names = "|".join(section.name for section in page.policies)
+def test_a_cost_has_its_unit_and_policies_are_apart(page: Page) -> None:
+    cheapest = next(figure for figure in page["figures"] if figure.title == "Cheapest")
+    names = "|".join(section["name"] for section in page["policies"])
 
     assert re.fullmatch(rf"cents/hour, ({names})", cheapest.note)
-    assert page.front.words.count("; ") == len(page.policies) - 1
+    assert page["front"].words.count("; ") == len(page["policies"]) - 1

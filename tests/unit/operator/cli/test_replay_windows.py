@@ -8,7 +8,7 @@ import numpy as np
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_operator.cli.offline.system import list_measures, parse_system
 from inferno_operator.cli.offline.traces import read_trace
-from inferno_operator.cli.replay import ReplayedLoad, ReplayOptions, build_scenario
+from inferno_operator.cli.replay import ReplayedLoad, ReplaySettings, build_scenario
 from inferno_optimizer.replay.policy import OwnWindows
 
 SAMPLES = Path(__file__).parents[4] / "samples"
@@ -25,8 +25,8 @@ def ignore(_: Iterable[str]) -> None:
 def windows_of(path: Path) -> OwnWindows | None:
     """What the Servers of these manifests look at in a replay."""
     documents, load = read_documents([str(path)]), ReplayedLoad(read_trace(TRACE), TRACE)
-    options = ReplayOptions(measures=list_measures(documents))
-    return build_scenario(parse_system(documents), load, options, ignore).windows
+    system, measures = parse_system(documents), list_measures(documents)
+    return build_scenario(system, load, ReplaySettings(), ignore, measures=measures).windows
 
 
 def test_the_windows_of_a_server_are_those_of_its_manifest(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from scipy.stats import expon
 
-from inferno_operator.cli.kubectl.dry_run import decide
+from inferno_operator.cli.kubectl.choices import decide
 from inferno_operator.cli.tables.servers import (
     UNDECIDED_NOTE,
     Headroom,

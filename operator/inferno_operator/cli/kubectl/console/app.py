@@ -30,7 +30,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.answer import PlanAnswer, answer_plan, sort_plans
+from inferno_operator.cli.kubectl.choices import (
+    DryRun,
+    PlanAnswer,
+    answer_plan,
+    choose_server,
+    decide,
+    sort_plans,
+)
 from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
 from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, view_history
@@ -40,26 +47,16 @@ from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings
 from inferno_operator.cli.kubectl.console.plans import view_next_plan, view_plan, view_plans
 from inferno_operator.cli.kubectl.console.server import SeenEvents, view_server
-from inferno_operator.cli.kubectl.dry_run import DryRun, decide
-from inferno_operator.cli.kubectl.selection import choose_server
 from inferno_operator.cli.tables.table import format_csv, order_rows
 from inferno_operator.resources import Server
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import GoneError, RejectedError, UnauthenticatedError
 from inferno_optimizer.errors import InfernoError, InputError
 
-KEPT_S = 5.0
-"""How long a page is good where nothing changes: it says how long ago things were [s]."""
-
-MOST_KEPT = 64
-"""Pages that are kept, at most."""
-
-SOLVE_S = 10.0
-"""Time limit of the exact solver for a page [s]."""
-
-MOST_FORM = 16_384
-"""Largest form that is read [bytes]."""
-
+KEPT_S = 5.0  # how long a page is good where nothing changes: it says how long ago things were [s]
+MOST_KEPT = 64  # pages that are kept, at most
+SOLVE_S = 10.0  # time limit of the exact solver for a page [s]
+MOST_FORM = 16_384  # largest form that is read [bytes]
 MEDIA = {
     "style.css": "text/css",
     "console.css": "text/css",
@@ -67,9 +64,10 @@ MEDIA = {
     "icon.svg": "image/svg+xml",
 }
 
+# What the forms say to a Plan.
 ANSWERS: Mapping[str, PlanAnswer] = {"approve": "Approved", "reject": "Rejected"}
-"""What the forms say to a Plan."""
 
+# What a person can do about a failure, by the status.
 ADVICE = {
     HTTPStatus.BAD_REQUEST: "Correct that, then load this page again, or go on by the links above.",
     HTTPStatus.SERVICE_UNAVAILABLE: "Reload this page to try again.",
@@ -77,7 +75,6 @@ ADVICE = {
     HTTPStatus.FORBIDDEN: "To see a namespace takes the ClusterRole inferno-view in it: ask whoever"
     " gives rights there.",
 }
-"""What a person can do about a failure, by the status."""
 
 NO_PAGE = (
     "The links above lead to all pages; a table on each leads to its Servers, Models and Plans."
@@ -96,12 +93,7 @@ class _Made:
 class SharedPages:
     """The pages that were made since the last change.
 
-    Parameters
-    ----------
-    news
-        What tells of changes.
-    clock
-        Seconds since some moment.
+    `news`: what tells of changes; `clock`: seconds since some moment.
     """
 
     def __init__(self, news: News, clock: Callable[[], float]) -> None:
@@ -357,5 +349,5 @@ async def _send_file(request: Request) -> Response:
     return Response(read_static_file(name), media_type=MEDIA[name])
 
 
+# What everybody may read.
 STATIC = (Route("/static/{name}", _send_file), Route("/favicon.ico", _send_file))
-"""What everybody may read."""

@@ -24,17 +24,12 @@ from inferno_operator.resources.measurement import USABLE, Quality
 from inferno_operator.resources.observation import Observation, only, readable
 from inferno_operator.runtime.leader_election import Lease
 
+# After so many times its time a plan or the renewal of a Lease is overdue: clocks differ.
 LATE = 3.0
-"""After so many times its time a plan or the renewal of a Lease is overdue: clocks differ."""
 
-OVERDUE = "Overdue"
-"""The state of what did not happen when it was due."""
-
-BY_HAND = "entered by hand"
-"""The source of a Server that is not measured."""
-
-HEALTH = ("of", "state", "last", "known")
-"""Names of the columns of health in JSON."""
+OVERDUE = "Overdue"  # the state of what did not happen when it was due
+BY_HAND = "entered by hand"  # the source of a Server that is not measured
+HEALTH = ("of", "state", "last", "known")  # names of the columns of health in JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,6 @@ def view_data(
 
 
 def _describe_prometheus(asked: Sequence[ServerMeasurement], now: datetime) -> Sequence[str]:
-    """Return whether Prometheus answers."""
     if not asked:
         return ("Prometheus", "not asked", "-", "no Server has spec.measure")
     usable = [item.measured for item in asked if item.measured and item.measured.quality in USABLE]

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import sort_plans
 from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
@@ -15,7 +15,7 @@ from inferno_operator.cli.kubectl.console.page import (
     Trend,
 )
 from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.plans import summarize
 from inferno_operator.cli.tables.servers import (
     CardUse,
@@ -39,12 +39,8 @@ from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
 
-ABOVE = 1.1
-"""Height of an axis, where the highest value is 1."""
-
-TRIED_CARDS = (1, 4)
-"""How many more cards a link tries."""
-
+ABOVE = 1.1  # height of an axis, where the highest value is 1
+TRIED_CARDS = (1, 4)  # how many more cards a link tries
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
 
 
@@ -216,7 +212,6 @@ def _list_figures(
 
 
 def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
-    """Group the Servers that can be read by class, the most important class first."""
     by_class: dict[str, list[ServerView]] = {}
     for view in sorted(views, key=lambda view: view.priority):
         if view.spec:
@@ -225,7 +220,6 @@ def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[Server
 
 
 def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
-    """Return what the Servers of a class miss, serve and cost, as JSON."""
     known = [view for view in views if view.is_known]
     running = [view.spec.current_alloc for view in views if view.spec]
     load = sum(part.load.arrival_rate for part in running if part and part.load)

@@ -10,9 +10,9 @@ from datetime import datetime
 from sys import intern
 from typing import NamedTuple
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import sort_plans
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, format_placements
 from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_operator.controllers.planning.proposal import UnreadablePlanError, unpack
@@ -24,11 +24,10 @@ from inferno_optimizer.errors import InputError
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 
+# Objects in a namespace whose past is shown of all Servers: each Plan has all of them.
 MOST_OBJECTS = 3000
-"""Objects in a namespace whose past is shown of all Servers: each Plan has all of them."""
 
-ABOVE = 1.1
-"""Height of an axis, where the highest value is 1."""
+ABOVE = 1.1  # height of an axis, where the highest value is 1
 
 
 class PastServer(NamedTuple):
@@ -166,7 +165,6 @@ def _describe_history(plans: Sequence[Plan], money: Money) -> Iterator[Part]:
 
 
 def _draw_history(plans: Sequence[Plan], now: datetime, money: Money) -> Iterator[Chart]:
-    """Yield the cost by the Plans that took effect, and how many Servers each changed."""
     born = [(plan, moment) for plan in plans if (moment := plan.metadata.creation_timestamp)]
     if not born:
         return

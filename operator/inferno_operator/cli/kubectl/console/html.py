@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import yaml
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import (
     Part,
     RowOrder,
@@ -21,25 +21,25 @@ from inferno_operator.cli.tables.table import (
 )
 from inferno_operator.pages.html import build_environment
 
+# The package with the templates and the style sheet that all pages share.
 PAGES = "inferno_operator.pages"
-"""The package with the templates and the style sheet that all pages share."""
 
+# What columns mean, by the first column of their table (ANY: of all tables) and their name.
 MEANINGS: Mapping[str, Mapping[str, str]] = yaml.safe_load(
     (files(__package__) / "templates/meanings.yaml").read_text(encoding="utf-8")
 )
-"""What columns mean, by the first column of their table (ANY: of all tables) and their name."""
 
+# What names end with that have their unit in them, as terminals show no second line.
 MILLISECONDS = " MS"
-"""What names end with that have their unit in them, as terminals show no second line."""
 
+# What commands print of a change that would serve a Server, with the option that tries it.
 REMEDY = re.compile(r"- (?P<words>.+): --set (?P<change>\S+)")
-"""What commands print of a change that would serve a Server, with the option that tries it."""
 
+# A value and the most that it may be, in a column such as ITL/SLO.
 OF_MOST = re.compile(r"(\d+(?:\.\d+)?)/(\d+(?:\.\d+)?)")
-"""A value and the most that it may be, in a column such as ITL/SLO."""
 
+# What the names in a column of a table lead to.
 LINKS = {"SERVER": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
-"""What the names in a column of a table lead to."""
 
 NAVIGATION = (
     ("/", "Fleet"),
@@ -51,39 +51,28 @@ NAVIGATION = (
     ("/data", "Data"),
 )
 
-NAMESPACES = "/namespaces"
-"""The page to choose a namespace, where people of several come."""
+NAMESPACES = "/namespaces"  # the page to choose a namespace, where people of several come
 
+# Units of columns of numbers, by the last word of their names.
 UNITS = {
     **dict.fromkeys(("LOAD", "RATE"), "requests/min"),
     **dict.fromkeys(("ITL", "TTFT", "WAIT", "ITL/SLO", "TTFT/SLO", "WAIT/SLO", "STEP"), "ms"),
     **dict.fromkeys(("IN", "OUT"), "tokens"),
 }
-"""Units of columns of numbers, by the last word of their names."""
 
+# Columns of costs, by the last word of their names.
 COSTS = ("COST", "CHANGE", "SCORE", "PRICE", "CARD")
-"""Columns of costs, by the last word of their names."""
 
-NOTES_SHOWN = 5
-"""Lines of text in a row that are shown at once."""
+NOTES_SHOWN = 5  # lines of text in a row that are shown at once
+LONG = 28  # cells with more characters may have several lines, names without a space, too
+ROWS = 200  # rows of the main table that are shown at once
+ROWS_BESIDE = 30  # most rows of any other table that are shown before somebody wants to see them
 
-LONG = 28
-"""Cells with more characters may have several lines, names without a space, too."""
+SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0  # size of a load over time, in units of its own
+LARGEST_SHARE = 9.99  # largest share that is written; it stands for all that are larger
 
-ROWS = 200
-"""Rows of the main table that are shown at once."""
-
-ROWS_BESIDE = 30
-"""Most rows of any other table that are shown before somebody wants to see them."""
-
-SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0
-"""Size of a load over time, in units of its own."""
-
-LARGEST_SHARE = 9.99
-"""Largest share that is written; it stands for all that are larger."""
-
+# The load over time of what a row is about, by the name in its first column.
 TrendOf = Callable[[str], Trend | None]
-"""The load over time of what a row is about, by the name in its first column."""
 
 
 def list_meanings(table: TextTable) -> Sequence[tuple[str, str]]:
@@ -277,7 +266,6 @@ class Pages:
     def _build_parts(
         self, parts: Sequence[Part], main: TextTable | None, query: PageQuery, trend: TrendOf
     ) -> Iterator[_Table | Notes]:
-        """Yield tables, and the lines between them."""
         notes = list[Note]()
         for part in (*parts, None):
             if isinstance(part, str):

@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import partial
 from statistics import median
 
+from inferno_operator.cli.kubectl.choices import choose_model
 from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.kubectl.selection import choose_model
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.servers import (
     build_catalogue,
     describe_conditions,
@@ -32,21 +32,18 @@ from inferno_operator.resources.observation import Observation, only, readable
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.system import Role
 
-ABOVE = 1.05
-"""Height of an axis, where the highest value is 1."""
+ABOVE = 1.05  # height of an axis, where the highest value is 1
+MARKED = 3  # Servers farthest from what was predicted, which have their names in a chart
 
-MARKED = 3
-"""Servers farthest from what was predicted, which have their names in a chart."""
-
+# Which of the numbers plans are made with, by `spec.calibrate`.
 DATA_IN_USE = {
     "Use": "Plans take the upper confidence of the calibration where there is one.",
     "Report": "Plans take the configured data; the calibration is only shown (calibrate: Report).",
     "Off": "Plans take the configured data; nothing is calibrated (calibrate: Off).",
 }
-"""Which of the numbers plans are made with, by `spec.calibrate`."""
 
+# A time alone, and what each request of the batch or each token adds [ms].
 Line = tuple[float, float]
-"""A time alone, and what each request of the batch or each token adds [ms]."""
 
 
 def view_models(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
@@ -121,7 +118,6 @@ def with_current(server: Server, current: ServerAllocation | None) -> Server:
 
 
 def _count_replicas(servers: Sequence[Server], accelerator: str = "") -> int:
-    """Count the replicas that run, on one accelerator or on all."""
     return sum(
         part.num_replicas
         for server in servers
@@ -196,7 +192,6 @@ def _format_calibration(calibrated: CalibratedData, now: datetime) -> Sequence[s
 
 
 def _tabulate_rejected(calibration: Iterable[CalibratedData]) -> Iterator[TextTable]:
-    """Yield a table of the windows of replicas that were not used, and why, if there are any."""
     rows = []
     for data in calibration:
         windows = data.rows + sum(part.rows for part in data.rejected)
@@ -340,5 +335,4 @@ def draw_agreements(servers: Sequence[Server]) -> Iterator[Chart]:
 
 
 def _measure_error(point: Named) -> float:
-    """Return by how much of the prediction the measured value differs from it."""
     return abs(point.y - point.x) / point.x

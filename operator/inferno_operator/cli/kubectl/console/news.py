@@ -20,26 +20,21 @@ from inferno_optimizer.errors import UnavailableError
 
 KINDS: Sequence[type[Resource]] = (*SYSTEM_RESOURCES, Plan)
 
-LISTED_S = 60.0
-"""How long a page waits for the lists [s]."""
+LISTED_S = 60.0  # how long a page waits for the lists [s]
 
+# How long a page waits for lists that failed, such as while an API server starts [s].
 RECOVERED_S = 2 * RELIST.limit
-"""How long a page waits for lists that failed, such as while an API server starts [s]."""
 
-TOGETHER_S = 0.5
-"""Changes within this time are one piece of news [s]."""
+TOGETHER_S = 0.5  # changes within this time are one piece of news [s]
 
+# After news there are none for so many times what pages cost: they take a twelfth of a core.
 REST = 12.0
-"""After news there are none for so many times what pages cost: they take a twelfth of a core."""
 
+# Between these times after news there are some again, whatever pages cost [s].
 SOONEST_S, LATEST_S = 0.5, 60.0
-"""Between these times after news there are some again, whatever pages cost [s]."""
 
-ALIVE_S = 15.0
-"""How often a connection says that it lives [s]."""
-
-MOST_PAGES = 50
-"""Pages that are told at once, at most."""
+ALIVE_S = 15.0  # how often a connection says that it lives [s]
+MOST_PAGES = 50  # pages that are told at once, at most
 
 
 class DecodedObjects:
@@ -70,14 +65,8 @@ class DecodedObjects:
 class WatchedNamespace:
     """Follows the objects of a namespace.
 
-    Parameters
-    ----------
-    session
-        The namespace, and the rights of a person.
-    changed
-        Called at each change.
-    decode
-        Decodes what was read.
+    `session`: the namespace, and the rights of a person; `changed`: called at each change;
+    `decode`: decodes what was read.
     """
 
     def __init__(
@@ -96,10 +85,7 @@ class WatchedNamespace:
 
         The API server is asked first whether the person may still list them.
 
-        Raises
-        ------
-        InfernoError
-            The person may not, or the objects are not known.
+        Raises InfernoError if the person may not, or the objects are not known.
         """
         await self._session.check_rights(KINDS)
         trouble = self._objects.trouble
@@ -115,14 +101,8 @@ class News:
 
     All open pages are told at once: so they ask for the same page, which is made once.
 
-    Parameters
-    ----------
-    session
-        The namespace, and the rights of a person.
-    busy
-        Seconds that this process has spent on processors.
-    decode
-        Decodes the objects that are read.
+    `session`: the namespace, and the rights of a person; `busy`: seconds that this process has
+    spent on processors; `decode`: decodes the objects that are read.
     """
 
     def __init__(

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.html import KeyFigure
 
-OPERATOR_NAMESPACE = "inferno-system"
-"""Where the installation guides put the operator."""
+OPERATOR_NAMESPACE = "inferno-system"  # where the installation guides put the operator
 
+# What pages say before there is one.
 NO_SERVERS = "No Servers in this namespace: apply yours, or samples/small to try it."
-"""What pages say before there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,36 +75,15 @@ def no_trend(_: str) -> Trend | None:
 class ConsolePage:
     """All that a page shows.
 
-    Attributes
-    ----------
-    title
-        What the page is about.
-    parts
-        Tables and lines.
-    document
-        The same as JSON, computed when it is asked for.
-    figures
-        The numbers that it begins with.
-    form
-        What a person can say to a Plan.
-    changes
-        The changes that it was computed with; None where none can be tried.
-    charts
-        Pictures above the tables.
-    links
-        Pages that answer what a person may ask next.
-    others
-        What this may be compared with, by name.
-    notice
-        What a person should know first.
-    trouble
-        What is wrong, which stands above all numbers; "" if nothing is.
-    state
-        Where that is which the page is about; "" if it is nowhere on a way.
-    before
-        Tables and lines above the main table, which nobody sorts or filters.
-    trend
-        The load over time of what a row of the main table is about, by its name.
+    `title`: what the page is about; `parts`: tables and lines; `document`: the same as JSON,
+    computed when it is asked for; `figures`: the numbers that it begins with; `form`: what a
+    person can say to a Plan; `changes`: the changes that it was computed with; None where none
+    can be tried; `charts`: pictures above the tables; `links`: pages that answer what a person
+    may ask next; `others`: what this may be compared with, by name; `notice`: what a person
+    should know first; `trouble`: what is wrong, which stands above all numbers; "" if nothing
+    is; `state`: where that is which the page is about; "" if it is nowhere on a way; `before`:
+    Tables and lines above the main table, which nobody sorts or filters; `trend`: the load over
+    time of what a row of the main table is about, by its name.
     """
 
     title: str

@@ -9,11 +9,16 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import reduce
 
-from inferno_operator.cli.kubectl.answer import check_open, check_text, choose_plan, sort_plans
+from inferno_operator.cli.kubectl.choices import (
+    DryRun,
+    check_open,
+    check_text,
+    choose_plan,
+    sort_plans,
+)
 from inferno_operator.cli.kubectl.console.history import read_inputs
 from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
-from inferno_operator.cli.kubectl.dry_run import DryRun
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     Alternative,
@@ -25,6 +30,7 @@ from inferno_operator.cli.tables.plans import (
     describe_shrinkage,
     describe_steps,
     encode_preview,
+    find_cost_change,
     is_of_strangers,
     preview_plan,
     summarize,
@@ -54,23 +60,23 @@ from inferno_optimizer.system import Role
 
 GAIN_TITLE = "Could cost less by"
 
+# Most steps whose alternatives are computed: those with the largest change of cost.
 MOST_STEPS = 200
-"""Most steps whose alternatives are computed: those with the largest change of cost."""
 
+# What the line of the solver means, with which the parts of a plan end.
 PROOF = (
     "Objective: the change of cost and a penalty for each move, which plans make as small as"
     " possible. Gap: how far the plan may be from the best one, as a share."
 )
-"""What the line of the solver means, with which the parts of a plan end."""
 
+# What the page of Plans says before there is one.
 NO_PLANS = (
     "No Plans in this namespace: there is one as soon as an optimization changes what a Server"
     " gets."
 )
-"""What the page of Plans says before there is one."""
 
+# Columns that the pages of Servers have, and the next plan has no room for.
 ON_OTHER_PAGES = ("BATCH", "CLASS", "DESIRED COST")
-"""Columns that the pages of Servers have, and the next plan has no room for."""
 
 
 def build_gap_figure(
@@ -106,26 +112,28 @@ def _has_changed(observations: Sequence[Observation], last: LastOptimization) ->
     inputs = [o for o in observations if o.kind in READ]
     if sum(o.kind is Server for o in inputs) != last.servers:
         return True
-    for observation in inputs:
-        resource = observation.resource
-        born = resource.metadata.creation_timestamp if resource else None
-        if born is not None and born > last.time:
-            return True
-        if isinstance(resource, Server):  # its load may be another one, beyond a tolerance
-            current, desired = resource.spec.current_alloc, resource.spec.desired_alloc
-            now, then = current and current.load, desired and desired.load
-            if now and then and describe_change(then, now):
-                return True
-        elif ready := observation.status.condition(READY):
-            seen = ready.observed_generation
-            if seen is not None and observation.generation > seen:
-                return True
+    if any(_is_newer(observation, last) for observation in inputs):
+        return True
     resources, plans = readable(observations), sort_plans(observations)
     if not plans or plans[0].spec.certificate != last.certificate:
         return False
     names = {r.metadata.name: r for r in only(Optimizer, resources)}
     optimizer, digest = names.get(plans[0].spec.optimizer), plans[0].spec.inputs_digest
     return optimizer is not None and compute_inputs_digest(resources, optimizer) != digest
+
+
+def _is_newer(observation: Observation, last: LastOptimization) -> bool:
+    resource = observation.resource
+    born = resource.metadata.creation_timestamp if resource else None
+    if born is not None and born > last.time:
+        return True
+    if isinstance(resource, Server):  # its load may be another one, beyond a tolerance
+        current, desired = resource.spec.current_alloc, resource.spec.desired_alloc
+        now, then = current and current.load, desired and desired.load
+        return bool(now and then and describe_change(then, now))
+    ready = observation.status.condition(READY)
+    seen = ready.observed_generation if ready else None
+    return seen is not None and observation.generation > seen
 
 
 def view_next_plan(
@@ -171,7 +179,6 @@ def _list_next_figures(
 
 
 def _list_differences(compared: Comparison, money: Money) -> Iterator[KeyFigure]:
-    """Yield what the changes of a person make different from the plan without them."""
     before, after = compared.before, compared.after
     against_before = f"{money.rate} against the plan without it"
     yield KeyFigure("What if: cost", money.change(after.cost - before.cost), against_before)
@@ -276,9 +283,8 @@ def _list_figures(plan: Plan, labels: Labels, money: Money) -> Iterator[KeyFigur
     totals, arrived = plan.spec.totals, plan.status.arrived
     note = "" if arrived is None else f"{arrived} run what was decided"
     yield KeyFigure("Servers that change", str(totals.servers), note)
-    change = totals.cost_after - totals.cost_before
     cost_after = f"{money.amount(totals.cost_after)} {money.rate} after it"
-    yield KeyFigure("Change of cost", money.change(change), cost_after)
+    yield KeyFigure("Change of cost", money.change(find_cost_change(plan)), cost_after)
     yield build_gap_figure(plan.spec.certificate, money, plan.metadata.creation_timestamp)
     if taken := totals.reduction:
         load_lost = f"{taken.load_lost:g} requests/min not served any more"

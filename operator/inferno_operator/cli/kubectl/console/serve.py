@@ -53,8 +53,8 @@ TOKEN = "token"  # noqa: S105 - the name of a parameter
 
 SAFE_METHODS = ("GET", "HEAD")
 
+# A bearer token in a header; RFC 6750 allows fewer characters still, and schemes have no case.
 BEARER = re.compile(r"bearer +(?P<token>[\x21-\x7e]+) *", re.IGNORECASE)
-"""A bearer token in a header; RFC 6750 allows fewer characters still, and schemes have no case."""
 
 NO_BEARER = (
     "the proxy showed no token: let it set the header Authorization to 'Bearer TOKEN', with the"
@@ -72,8 +72,8 @@ HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
 }
 
+# The namespace that a browser looks at; after a login at the proxy it is sent, too (lax).
 COOKIE = "__Host-inferno-namespace"
-"""The namespace that a browser looks at; after a login at the proxy it is sent, too (lax)."""
 
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -90,34 +90,21 @@ TOO_MANY = "too many people look at namespaces now: try again in some minutes"
 
 TOO_FAST = "you opened too many namespaces: try again in a minute"
 
-OPEN_S = 300
-"""A namespace is read anew for a token after this time, which leaves memory then [s]."""
+OPEN_S = 300  # a namespace is read anew for a token after this time, which leaves memory then [s]
 
+# Pages that are being made have this time until their connections are closed [s].
 FINISH_S = LISTED_S
-"""Pages that are being made have this time until their connections are closed [s]."""
 
-MOST_OPEN = 50
-"""Namespaces that are open at once, each for one token."""
+MOST_OPEN = 50  # namespaces that are open at once, each for one token
+MOST_OF_ONE = 5  # namespaces of one person among them; as many more may finish their requests
+MOST_OPENING = 8  # tokens that the API server is asked about at once
+REFUSED_S = 10.0  # how long a token that the API server refused is not shown to it again [s]
+MOST_REFUSED = 1000  # refused tokens that are remembered; the oldest are forgotten
 
-MOST_OF_ONE = 5
-"""Namespaces of one person among them; as many more may finish their requests."""
-
-MOST_OPENING = 8
-"""Tokens that the API server is asked about at once."""
-
-REFUSED_S = 10.0
-"""How long a token that the API server refused is not shown to it again [s]."""
-
-MOST_REFUSED = 1000
-"""Refused tokens that are remembered; the oldest are forgotten."""
-
-Sleep = Callable[[float], Awaitable[object]]
-"""Waits for so many seconds."""
-
+Sleep = Callable[[float], Awaitable[object]]  # waits for so many seconds
 LOOPBACK = "127.0.0.1"
 
-CLOSE_S = 1
-"""How long open pages may end what they do [s]."""
+CLOSE_S = 1  # how long open pages may end what they do [s]
 
 
 class ConsoleAccess(Protocol):
@@ -130,10 +117,7 @@ class ConsoleAccess(Protocol):
 class LocalAccess(Forms):
     """The secrets of one run of the console.
 
-    Parameters
-    ----------
-    port
-        Where it listens on the loopback address.
+    `port`: where it listens on the loopback address.
     """
 
     def __init__(self, port: int) -> None:
@@ -169,10 +153,7 @@ class LocalAccess(Forms):
 class ProxyAccess:
     """Lets in requests to the address that browsers use, with a token that a proxy shows.
 
-    Parameters
-    ----------
-    host
-        The host of that address, with its port if it has one.
+    `host`: the host of that address, with its port if it has one.
     """
 
     def __init__(self, host: str) -> None:
@@ -248,23 +229,11 @@ def create_proxied_console(
 ) -> ASGIApp:
     """Return the console for requests that an authenticating proxy passes on.
 
-    Parameters
-    ----------
-    server
-        The API server, which decides what a person may see and do.
-    namespace
-        What the page to choose a namespace suggests.
-    origin
-        The address that browsers use, such as https://inferno.example.com.
-    sleep
-        Waits until a namespace is closed.
-    settings
-        What pages show costs in, and where the operator runs.
-
-    Raises
-    ------
-    InputError
-        The origin is no address with https.
+    `server`: the API server, which decides what a person may see and do; `namespace`: what the
+    page to choose a namespace suggests; `origin`: the address that browsers use, such as
+    https://inferno.example.com; `sleep`: waits until a namespace is closed; `settings`: what
+    pages show costs in, and where the operator runs. Raises InputError if the origin is no
+    address with https.
     """
     parts = urlsplit(origin)
     if parts.scheme != "https" or f"https://{parts.netloc}" != origin:
@@ -338,7 +307,6 @@ class _ProxiedConsole:
             return reply(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
     async def _follow(self, digest: str, token: str, namespace: str) -> None:
-        """Follow a namespace with a token for a while."""
         name = digest, namespace
         if asyncio.get_running_loop().time() < self._refused.get(digest, 0):
             raise UnauthenticatedError(API_SERVER_REFUSES)
@@ -370,10 +338,8 @@ class _ProxiedConsole:
     def _make_room(self, user: str, namespace: str) -> None:
         """End what a person has open, at first of the same namespace, where there is no room.
 
-        Raises
-        ------
-        UnavailableError
-            Others have all places, or what this person had open has not finished yet.
+        Raises UnavailableError if others have all places, or what this person had open has
+        not finished yet.
         """
         own = [name for name, there in self._open.items() if there.user == user]
         if len(own) < MOST_OF_ONE and len(self._open) < MOST_OPEN:
@@ -425,25 +391,10 @@ async def serve(
 ) -> None:
     """Serve the console.
 
-    Parameters
-    ----------
-    session
-        The namespace, and the rights of the user.
-    port
-        Where to listen on the loopback address; 0 takes a free one.
-    settings
-        What pages show costs in, and where the operator runs.
-    tell
-        Receives the address.
-    browser
-        Whether to open it in the browser, too.
-
-    Raises
-    ------
-    InputError
-        The port is in use.
-    InfernoError
-        The namespace cannot be read.
+    `session`: the namespace, and the rights of the user; `port`: where to listen on the
+    loopback address; 0 takes a free one; `settings`: what pages show costs in, and where the
+    operator runs; `tell`: receives the address; `browser`: whether to open it in the browser,
+    too. Raises InputError if the port is in use; InfernoError if the namespace cannot be read.
     """
     await session.optimizers()
     with _listen(Listener(LOOPBACK, port)) as listening:
@@ -462,19 +413,9 @@ async def serve_guarded_console(
 ) -> None:
     """Serve a console behind a proxy, until the process is told to end.
 
-    Parameters
-    ----------
-    console
-        What is served.
-    listener
-        Where, and with which certificate.
-    tell
-        Receives where it listens.
-
-    Raises
-    ------
-    InputError
-        The certificate or its key cannot be used, or the host or port.
+    `console`: what is served; `listener`: Where, and with which certificate; `tell`: receives
+    where it listens. Raises InputError if the certificate or its key cannot be used, or the
+    host or port.
     """
     server = _build_server(console, listener)
     try:

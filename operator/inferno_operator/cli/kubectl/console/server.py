@@ -1,12 +1,12 @@
 """The objects of a namespace -> the page of one Server: its options, its past, how it is; pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import inf
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import DryRun, choose_server, sort_plans
 from inferno_operator.cli.kubectl.console.history import (
     PastLoads,
     PastServer,
@@ -14,9 +14,7 @@ from inferno_operator.cli.kubectl.console.history import (
     list_loads,
 )
 from inferno_operator.cli.kubectl.console.page import ConsolePage, without_columns
-from inferno_operator.cli.kubectl.dry_run import DryRun
-from inferno_operator.cli.kubectl.selection import choose_server
-from inferno_operator.cli.options.currency import CENTS, Money
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
 from inferno_operator.cli.tables.servers import (
     describe_conditions,
@@ -38,7 +36,7 @@ from inferno_operator.pages.charts import (
     to_stairs,
 )
 from inferno_operator.pages.html import KeyFigure
-from inferno_operator.resources import CalibratedData, Model, Plan, PlanStep, Server
+from inferno_operator.resources import CalibratedData, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.objects import Manifest
 from inferno_operator.resources.observation import Observation, only, readable
@@ -53,20 +51,13 @@ from inferno_optimizer.system import (
     Target,
 )
 
-EVENTS_SHOWN = 20
-"""Events that are shown."""
+EVENTS_SHOWN = 20  # events that are shown
+ABOVE = 1.1  # height of an axis, where the highest value is 1
+SMALLEST_MS = 1.0  # latencies that never reach this are not drawn [ms]
+DIGITS = 3  # decimals of a latency [ms]
 
-ABOVE = 1.1
-"""Height of an axis, where the highest value is 1."""
-
-SMALLEST_MS = 1.0
-"""Latencies that never reach this are not drawn [ms]."""
-
-DIGITS = 3
-"""Decimals of a latency [ms]."""
-
+# Options are drawn up to so many times the cost of the cheapest one, which a dearer one hides.
 DEAREST = 10.0
-"""Options are drawn up to so many times the cost of the cheapest one, which a dearer one hides."""
 
 Changes = Sequence[tuple[Plan, PlanStep]]
 
@@ -269,7 +260,6 @@ def _draw_curves(curves: ServerCurve, target: Target, server: Server) -> Iterato
 
 
 def _list_latencies(curve: LoadCurve, field: str) -> FloatArray:
-    """Return a latency at each rate [ms]."""
     values: FloatArray = getattr(curve, f"{field}_ms").round(DIGITS)
     return values
 
@@ -326,40 +316,48 @@ def _draw_past(
     """Yield load, latencies and replicas over the same time; Plans that took effect are marks."""
     times = [plan.metadata.creation_timestamp or now for plan, _ in changes]
     line = Timeline.of((*(time for time, _ in (*loads, *measured)), *times), now)
-    positions = list(map(line.at, times))
+    moved = [(line.at(time), plan, step) for time, (plan, step) in zip(times, changes, strict=True)]
     if len(loads) > 1:
         rates = [(line.at(time), rate) for time, rate in loads]
         marks = []
-        for (plan, _), at in zip(changes, positions, strict=True):
+        for at, plan, _ in moved:
             rate = next((y for x, y in reversed(rates) if x <= at), rates[0][1])
             marks.append(Named(plan.metadata.name, at, rate))
         most = max(rate for _, rate in rates) * ABOVE or 1.0
-        frame = Frame("Load", line.label, "requests/min", line.end, most)
         words = f"Load when Plans were made, and now: {rates[-1][1]:g} requests/min"
         words += "; dots: Plans that changed the Server" if marks else ""
+        frame = Frame("Load", line.label, "requests/min", line.end, most)
         yield draw_lines(frame, [("line", rates)], words, marks)
-    for title, field, limit in list_limits(target) if len(measured) > 1 else ():
+    if len(measured) > 1:
+        yield from _draw_latencies(measured, target, line)
+    if moved:
+        counts = [(at, _count_replicas(step.after)) for at, _, step in moved]
+        if counts[0][0] > 0:
+            counts.insert(0, (0.0, _count_replicas(moved[0][2].before)))
+        most = max(1.0, *(count for _, count in counts)) * ABOVE
+        words = f"Replicas by the Plans that took effect; now {counts[-1][1]:g}"
+        frame = Frame("Replicas decided", line.label, "replicas", line.end, most, whole=True)
+        yield draw_lines(frame, [("line", to_stairs(counts, line.end))], words)
+
+
+def _count_replicas(placements: Iterable[Placement]) -> float:
+    return float(sum(part.replicas for part in placements))
+
+
+def _draw_latencies(
+    measured: Sequence[tuple[datetime, PastServer]], target: Target, line: Timeline
+) -> Iterator[Chart]:
+    for title, field, limit in list_limits(target):
         points = [(line.at(time), getattr(found, field)) for time, found in measured]
         highest = max(value for _, value in points)
         if highest < SMALLEST_MS:
             continue
-        frame = Frame(f"{title} measured", line.label, "ms", line.end, max(limit, highest) * ABOVE)
         bound = [("bound", [(0.0, limit), (line.end, limit)])] if limit else []
-        last = format_number(points[-1][1])
-        words = f"Mean {title} measured when Plans were made, and last: {last} ms"
+        words = f"Mean {title} measured when Plans were made, and last: "
+        words += f"{format_number(points[-1][1])} ms"
         words += f"; dashed: the target, {limit:g} ms" if limit else ""
+        frame = Frame(f"{title} measured", line.label, "ms", line.end, max(limit, highest) * ABOVE)
         yield draw_lines(frame, [*bound, ("line", points)], words)
-    if changes:
-        counts = [
-            (at, float(sum(part.replicas for part in step.after)))
-            for (_, step), at in zip(changes, positions, strict=True)
-        ]
-        if positions[0] > 0:
-            counts.insert(0, (0.0, float(sum(part.replicas for part in changes[0][1].before))))
-        most = max(1.0, *(count for _, count in counts)) * ABOVE
-        frame = Frame("Replicas decided", line.label, "replicas", line.end, most, whole=True)
-        words = f"Replicas by the Plans that took effect; now {counts[-1][1]:g}"
-        yield draw_lines(frame, [("line", to_stairs(counts, line.end))], words)
 
 
 def list_affordable(options: Sequence[Option]) -> Sequence[Option]:

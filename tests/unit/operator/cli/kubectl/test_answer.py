@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from inferno_operator.cli.kubectl.answer import (
+from inferno_operator.cli.kubectl.choices import (
     build_approval,
     check_open,
     check_text,

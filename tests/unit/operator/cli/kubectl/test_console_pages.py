@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 
-from inferno_operator.cli.kubectl.answer import sort_plans
+from inferno_operator.cli.kubectl.choices import DryRun, decide, sort_plans
 from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
 from inferno_operator.cli.kubectl.console.history import PlanLoads, is_move, view_history
@@ -45,8 +45,7 @@ from inferno_operator.cli.kubectl.console.plans import (
     view_plans,
 )
 from inferno_operator.cli.kubectl.console.server import list_affordable, view_server
-from inferno_operator.cli.kubectl.dry_run import DryRun, decide
-from inferno_operator.cli.options.currency import CENTS, Money, money_of
+from inferno_operator.cli.options import CENTS, Money, parse_currency
 from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
 from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.proposal import pack
@@ -77,7 +76,7 @@ VIEWS: dict[str, View] = {
     "/data": lambda seen: view_data(seen, NOW, LEADER),
 }
 
-EUR = money_of("EUR")
+EUR = parse_currency("EUR")
 
 PRICED: dict[str, Callable[[Sequence[Observation], Money], ConsolePage]] = {
     "/": lambda seen, money: view_fleet(seen, NAMESPACE, NOW, money),

@@ -6,7 +6,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from inferno_operator.adapters.kubernetes.kubectl import Session
-from inferno_operator.cli.kubectl.selection import ServerFilter, choose_optimizer, choose_server
+from inferno_operator.cli.kubectl.choices import ServerFilter, choose_optimizer, choose_server
 from inferno_operator.cli.tables.servers import Overview, build_overview, describe_overview
 from inferno_optimizer.errors import InputError
 from tests.unit.operator.objects import (

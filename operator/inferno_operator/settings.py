@@ -1,15 +1,15 @@
 """The settings, read once from the environment; an invalid one stops the start."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
-from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
-from inferno_operator.settings.prometheus import prometheus_endpoint
-from inferno_operator.settings.values import file, flag, read_seconds
+from inferno_operator.adapters.prometheus.endpoint import DEFAULT_TIMEOUT, PrometheusEndpoint
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.suggestions import nearest
 
@@ -18,19 +18,17 @@ if TYPE_CHECKING:
 
 OFF = "off"
 
-NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A DNS label, as Kubernetes requires."""
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # a DNS label, as Kubernetes requires
 
+# A host name, an IPv4 or an IPv6 address.
 HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-"""A host name, an IPv4 or an IPv6 address."""
 
 MAX_PORT = 65535
 
+# Variables with the files of an endpoint, in the order of its fields.
 FILES = ("TLS_CERT", "TLS_KEY", "TLS_CA", "TOKEN_FILE")
-"""Variables with the files of an endpoint, in the order of its fields."""
 
-HEALTH_PORT = 8081
-"""Default port of probes and metrics, which is that of the original's probes."""
+HEALTH_PORT = 8081  # default port of probes and metrics, which is that of the original's probes
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +190,12 @@ class Settings:
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
         """Read the INFERNO_* variables; one without a value is as if it were absent, as in Go.
 
-        Raises
-        ------
-        InputError
-            A value is invalid; the message names the variable.
+        Raises InputError if a value is invalid; the message names the variable.
         """
         environment = {name: value for name, value in environment.items() if value.strip()}
-        place = environment.get("INFERNO_OPTIMIZER", _default_place(environment))
+        place = environment.get(
+            "INFERNO_OPTIMIZER", "remote" if environment.get("INFERNO_HOST") else "local"
+        )
         if place not in ("local", "remote"):
             raise InputError(f"INFERNO_OPTIMIZER: {place!r} is neither local nor remote")
         defaults = cls()
@@ -253,11 +250,6 @@ def _dialect(environment: Mapping[str, str]) -> "Dialect | None":
     return replace(KTHENA, installed=RELEASES[release])
 
 
-def _default_place(environment: Mapping[str, str]) -> str:
-    """Return the default of INFERNO_OPTIMIZER: remote if a host is set."""
-    return "remote" if environment.get("INFERNO_HOST") else "local"
-
-
 def _endpoint(environment: Mapping[str, str]) -> Endpoint:
     """Return the endpoint of the remote optimizer; its defaults are those of the original."""
     host = environment.get("INFERNO_HOST") or Endpoint().host
@@ -286,11 +278,11 @@ def _port(environment: Mapping[str, str]) -> int:
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Return a warning for each unknown INFERNO_* variable, except service links."""
     names = [name for name in environment if name.startswith("INFERNO_") and name not in KNOWN]
-    return [_warning(name) for name in sorted(names) if not _is_service_link(name)]
-
-
-def _warning(name: str) -> str:
-    return f"{name} is unknown and ignored{nearest(name, KNOWN, most=1)}"
+    return [
+        f"{name} is unknown and ignored{nearest(name, KNOWN, most=1)}"
+        for name in sorted(names)
+        if not _is_service_link(name)
+    ]
 
 
 def _is_service_link(name: str) -> bool:
@@ -305,3 +297,128 @@ def _namespaces(environment: Mapping[str, str]) -> tuple[str, ...]:
         if not NAMESPACE.fullmatch(name):
             raise InputError(f"INFERNO_NAMESPACE: {name!r} is not a valid namespace name")
     return tuple(given)
+
+
+# Where Prometheus is: the INFERNO_PROMETHEUS_* variables.
+
+URL = "INFERNO_PROMETHEUS_URL"
+TOKEN_FILE = "INFERNO_PROMETHEUS_TOKEN_FILE"  # noqa: S105 - the name of a variable
+CA = "INFERNO_PROMETHEUS_CA"
+CERT = "INFERNO_PROMETHEUS_CERT"
+KEY = "INFERNO_PROMETHEUS_KEY"
+USER = "INFERNO_PROMETHEUS_USER"
+PASSWORD_FILE = "INFERNO_PROMETHEUS_PASSWORD_FILE"  # noqa: S105 - the name of a variable
+HEADERS_FILE = "INFERNO_PROMETHEUS_HEADERS_FILE"
+PARAMS = "INFERNO_PROMETHEUS_PARAMS"
+TIMEOUT = "INFERNO_PROMETHEUS_TIMEOUT"
+
+# Variables that have no effect without another one.
+NEEDS = ((KEY, CERT), (USER, PASSWORD_FILE), (PASSWORD_FILE, USER))
+
+
+def prometheus_endpoint(environment: Mapping[str, str]) -> PrometheusEndpoint | None:
+    """Return where Prometheus is, None without a URL.
+
+    Raises InputError if a value is invalid, or has no effect beside the others; the message
+    names the variable.
+    """
+    url = environment.get(URL, "").strip()
+    if not url:
+        return None
+    _check_url(url)
+    _check_combination(environment, secure=url.startswith("https:"))
+    return PrometheusEndpoint(
+        url,
+        token=file(environment, TOKEN_FILE),
+        authority=file(environment, CA),
+        certificate=file(environment, CERT),
+        key=file(environment, KEY),
+        user=environment.get(USER, ""),
+        password=file(environment, PASSWORD_FILE),
+        headers=file(environment, HEADERS_FILE),
+        params=_params(environment.get(PARAMS, "")),
+        timeout=read_seconds(environment, TIMEOUT, DEFAULT_TIMEOUT),
+    )
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # an invalid port is found when it is read
+    except ValueError as error:
+        raise InputError(f"{URL}: {url!r} is not a URL: {error}") from error
+    if "@" in parts.netloc:
+        raise InputError(f"{URL}: it must not have credentials: set {USER} and {PASSWORD_FILE}")
+    if not url.startswith(("http://", "https://")) or not host:
+        raise InputError(f"{URL}: {url!r} is not a URL such as https://prometheus:9090/prefix")
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise InputError(f"{URL}: {url!r} has characters that a URL cannot have: escape them")
+    if parts.query or parts.fragment:
+        raise InputError(f"{URL}: {url!r} has parameters: set them in {PARAMS}")
+
+
+def _check_combination(environment: Mapping[str, str], *, secure: bool) -> None:
+    for name, needed in NEEDS:
+        if environment.get(name) and not environment.get(needed):
+            raise InputError(f"{name}: has no effect without {needed}: set both")
+    if environment.get(TOKEN_FILE) and environment.get(USER):
+        raise InputError(f"{TOKEN_FILE}: cannot be set together with {USER}: set one of them")
+    if ":" in environment.get(USER, ""):
+        raise InputError(f"{USER}: {environment[USER]!r} has a colon: no user can have one")
+    for name in (CA, CERT):
+        if environment.get(name) and not secure:
+            raise InputError(f"{name}: has no effect unless {URL} starts with https://")
+
+
+def _params(text: str) -> tuple[tuple[str, str], ...]:
+    """Return names and values of parameters such as `namespace=prod&dedup=true`."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text))
+    except ValueError as error:
+        raise InputError(f"{PARAMS}: {text!r} is not of the form name=value&name=value") from error
+    if not all(name for name, _ in pairs):
+        raise InputError(f"{PARAMS}: {text!r} has a value without a name")
+    return tuple(pairs)
+
+
+# The value of one variable: a flag, a number of seconds, a file.
+
+YES = frozenset({"true", "t", "1", "yes", "on"})
+NO = frozenset({"false", "f", "0", "no", "off"})
+
+
+def flag(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Return whether a flag is set; an empty value is that of an absent variable, as in Go.
+
+    Raises InputError if the value is neither true nor false.
+    """
+    value = environment.get(name, "").strip().lower()
+    if not value:
+        return default
+    if value not in YES | NO:
+        given = environment[name]
+        raise InputError(f"{name}: {given!r} is neither true nor false (1/0, t/f, yes/no, on/off)")
+    return value in YES
+
+
+def read_seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    """Return a time [s].
+
+    Raises InputError if the value is not a positive number.
+    """
+    value = environment.get(name)
+    if value is None:
+        return default
+    try:
+        number = float(value)
+    except ValueError as error:
+        raise InputError(f"{name}: {value!r} is not a number of seconds") from error
+    if not 0 < number < math.inf:
+        raise InputError(f"{name}: {value!r} is not a positive number of seconds")
+    return number
+
+
+def file(environment: Mapping[str, str], name: str) -> Path | None:
+    """Return the path of a file; it is None if the variable is absent or empty."""
+    value = environment.get(name)
+    return Path(value) if value else None
