@@ -54,7 +54,6 @@ from inferno_operator.controllers.planning.proposal import (
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.status import summarize_events
 from inferno_operator.controllers.planning.updates import Update, mark_approved
-from inferno_operator.controllers.scaling.decision import PROPOSED, UNDECIDED
 from inferno_operator.resources import (
     API_VERSION,
     FINISHED,
@@ -66,7 +65,15 @@ from inferno_operator.resources import (
     Resource,
     Server,
 )
-from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, READY, Verdict, absence
+from inferno_operator.resources.conditions import (
+    ACTUATED,
+    ALLOCATED,
+    PROPOSED,
+    READY,
+    UNDECIDED,
+    Verdict,
+    absence,
+)
 from inferno_operator.resources.objects import Key, Manifest, Now
 from inferno_operator.resources.observation import (
     Observation,

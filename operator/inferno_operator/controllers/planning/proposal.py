@@ -34,7 +34,6 @@ from inferno_operator.controllers.planning.allocations import (
 from inferno_operator.controllers.planning.ports import Optimization
 from inferno_operator.controllers.planning.status import convert_certificate
 from inferno_operator.controllers.planning.updates import Update, find_spec_change, mark_approved
-from inferno_operator.controllers.scaling.decision import UNDECIDED
 from inferno_operator.resources import (
     CURRENT_ALLOC,
     DESIRED_ALLOC,
@@ -60,7 +59,7 @@ from inferno_operator.resources import (
     ServerAllocation,
     describe_change,
 )
-from inferno_operator.resources.conditions import ALLOCATED, Verdict
+from inferno_operator.resources.conditions import ALLOCATED, UNDECIDED, Verdict
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.observation import Observation, is_of, only, readable
 from inferno_optimizer.errors import InputError
