@@ -204,7 +204,6 @@ def _judge(
 def _step_parms(
     previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> StepParms | None:
-    """The step time for `calibrate: Use`."""
     if laws and laws.chosen_steps:
         upper = laws.chosen_steps.upper
         return StepParms(
@@ -225,7 +224,6 @@ def _step_parms(
 
 
 def _describe_doubts(steps: StepFit) -> str:
-    """What is said of parameters that the windows hardly tell."""
     if not steps.hardly_known:
         return ""
     names, valid = ", ".join(one.name for one in steps.hardly_known), steps.parameters
@@ -250,7 +248,6 @@ def _find_hardly_known(
 def _find_usable(
     result: Calibration, before: CalibratedData | None
 ) -> tuple[DecodeParms | None, PrefillParms | None]:
-    """The parameters for `calibrate: Use`."""
     if result.reason.usable:
         upper = result.upper
         prefill = PrefillParms(gamma=_round(upper.gamma), delta=_round(upper.delta))

@@ -117,12 +117,8 @@ FIELDS = "counted", "nodes", "nodes_left_out", "unmatched"
 class Warnings:
     """What makes the counts of a namespace doubtful.
 
-    Parameters
-    ----------
-    rivals
-        Other namespaces that may use the same cards, because they or this one have no share.
-    unnamed
-        Servers whose pods are not known, so that they count as those of others.
+    `rivals` are namespaces that may use the same cards, because they or this one have no share; the
+    pods of `unnamed` Servers are not known, so that they count as those of others.
     """
 
     rivals: Sequence[str] = ()
@@ -180,7 +176,6 @@ def _build_update(
 
 
 def _read_fields(observation: Observation) -> Manifest:
-    """Return the fields of this controller in the status."""
     return _to_json({name: getattr(observation.status, name, None) for name in FIELDS})
 
 
@@ -237,7 +232,6 @@ def _summarize(count: CardCount, warnings: Warnings) -> str:
 
 
 def _describe_unmatched(unmatched: Sequence[Unmatched]) -> str:
-    """Return how many cards are not counted, and which resources may be cards."""
     offered = [item for item in unmatched if item.resource != NOT_OFFERED]
     cards = sum(item.machine.cards[item.resource] for item in offered if item.is_known)
     unknown = sorted({item.resource for item in offered if not item.is_known})
@@ -350,7 +344,6 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
 
 
 def _list_unattributed(namespace: str, world: CapacityObjects) -> Sequence[str]:
-    """Return the Servers of a namespace whose pods are not known."""
     return sorted(
         server.metadata.name
         for key, server in world.servers
@@ -363,7 +356,6 @@ def _list_unattributed(namespace: str, world: CapacityObjects) -> Sequence[str]:
 async def _read_namespaces(
     requested: Requested, everywhere: Policies, context: Context
 ) -> tuple[dict[str, Namespace], dict[str, InfernoError]]:
-    """Read the namespaces; those that cannot be read have an error."""
     namespaces: dict[str, Namespace] = {}
     failures: dict[str, InfernoError] = {}
     servers, pods = context.world.servers, context.world.pods_by_namespace
@@ -397,7 +389,6 @@ def _share_failure(
 async def _read_namespace(
     name: str, requested: Requested, everywhere: Policies, cluster: Cluster
 ) -> Namespace:
-    """Read what a count of a namespace needs, besides the selectors of its pods."""
     _, capacity = requested.counted[name]
     accelerators = [observe(Accelerator, m) for m in await _list(ACCELERATOR, name, cluster)]
     local = await _list_if_installed(LOCAL_QUEUE, name, cluster)
@@ -430,7 +421,6 @@ async def _list(kind: Kind, namespace: str, cluster: Cluster) -> Sequence[Manife
 
 
 async def _list_if_installed(kind: Kind, namespace: str, cluster: Cluster) -> Sequence[Manifest]:
-    """Return the objects of a kind; none if it is not installed."""
     try:
         return await _list(kind, namespace, cluster)
     except GoneError:
@@ -463,16 +453,7 @@ PATIENCE_SECONDS = 10.0
 class CapacityController:
     """Counts the cards of nodes for Capacities with `spec.fromNodes`.
 
-    Parameters
-    ----------
-    cluster
-        The API server.
-    informers
-        What watches; their namespaces are those to count for.
-    now
-        The time of day.
-    changed
-        Called with each namespace whose counts changed.
+    `changed` is called with each namespace whose counts changed.
     """
 
     def __init__(

@@ -87,10 +87,10 @@ MissedTargets = tuple[tuple[str, ...], Load | None]
 class Context:
     """What cycles need; without a survey, there is no Prometheus to ask.
 
-    `measured` has what was measured last, by Server; `lookahead` what was measured in the last
-    day; `readings` what waits for Servers; `reported` the namespaces with metrics. They outlive
-    the cycles. After each step `progress` is notified, and `measured_some` is called with the
-    Servers that were measured.
+    What outlives the cycles: `measured` has what was measured last, by Server; `lookahead` what was
+    measured in the last day; `readings` what waits for Servers; `reported` the namespaces with
+    metrics. After each step `progress` is notified, and `measured_some` is called with the Servers
+    that were measured.
     """
 
     cluster: Cluster
@@ -182,7 +182,6 @@ def _measure(
 
 
 def _is_awaited(context: Context, key: Key) -> bool:
-    """Whether a Server is still there, and still to be measured."""
     observation = context.servers.get(key)
     return observation is not None and find_measure(observation) is not None
 
@@ -205,16 +204,7 @@ def is_counted_twice(newest: Measured, server: Server, source: MetricSource | No
 
     Where these are apart, an engine of either role counts each request, and that of a prefill
     replica as one with a single output token. A sum over both is twice the rate, with half of the
-    output tokens.
-
-    Parameters
-    ----------
-    newest
-        What was measured, with the replicas that report.
-    server
-        The Server, with what runs.
-    source
-        Its source; None for a source of queries only.
+    output tokens. `source` is None for a source of queries only.
     """
     current, measure = server.spec.current_alloc, server.spec.measure
     if source is None or source.without_replicas or current is None or current.roles is None:
@@ -270,16 +260,8 @@ def add_demand(
 ) -> Measured:
     """Add what is seen of requests, and since when there are none.
 
-    Parameters
-    ----------
-    newest, before
-        What was measured at the replicas now, and what was known before.
-    server
-        The Server.
-    seen
-        What its `measure.demand` sees.
-    mean_rate
-        Mean of the rates of the last day [requests/min], if any is known.
+    `seen` is what `measure.demand` sees, `mean_rate` the mean of the rates of the last day
+    [requests/min].
     """
     current = server.spec.current_alloc
     runs = current is not None and current.num_replicas > 0
@@ -309,21 +291,9 @@ def add_demand(
 class MeasurementController:
     """Measures Servers with `spec.measure`, every `interval` seconds.
 
-    Parameters
-    ----------
-    cluster, informers
-        The API server, and what watches it.
-    survey
-        What asks Prometheus; None if the operator does not know where it is.
-    interval
-        Seconds from the begin of a cycle to that of the next one, which waits for the end of a
-        longer cycle, and for a part of the interval after it.
-    now
-        The time of day.
-    observer
-        Receives a call for each namespace and each cycle.
-    demand
-        What asks Prometheus for requests that wait for Servers without replicas.
+    The interval begins with a cycle; the next one waits for the end of a longer cycle, and for a
+    part of the interval after it. Without a `survey`, the operator does not know where Prometheus
+    is; `demand` asks for requests that wait for Servers without replicas.
     """
 
     def __init__(

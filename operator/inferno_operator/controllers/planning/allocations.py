@@ -25,15 +25,7 @@ Placed = TypeVar("Placed", bound=ReplicaAllocation)
 
 
 def price_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
-    """The current allocation of a Server; a missing cost is computed from its replicas.
-
-    Parameters
-    ----------
-    resource
-        The Server.
-    catalogue
-        Accelerators and performance data of the namespace of the Server.
-    """
+    """The current allocation of a Server; a missing cost is computed from its replicas."""
     whole, model = resource.spec.current_alloc, resource.spec.model
     if whole is None:
         return None
@@ -93,7 +85,6 @@ def _sum_costs(parts: Iterable[ReplicaAllocation]) -> float:
 
 
 def _price_roles(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
-    """The allocation with the cost of both roles, if it has none."""
     if whole.roles is None or whole.cost is not None:
         return whole
     costs = (
@@ -120,13 +111,11 @@ def allocation_of(whole: ServerAllocation) -> core.Allocation:
 
 
 def _convert_roles(roles: Roles) -> Iterator[core.Allocation]:
-    """The parts of an allocation by role, prefill first."""
     for role, part in roles.by_role.items():
         yield replace(_convert_replicas(part), role=role)
 
 
 def _convert_replicas(part: ReplicaAllocation) -> core.Allocation:
-    """The replicas alone, which roles have as well."""
     return core.Allocation(
         accelerator=part.accelerator,
         replicas=part.num_replicas,
@@ -160,10 +149,7 @@ def _convert_load(part: Load) -> core.Load:
 
 
 def build_desired(allocation: core.Allocation | None) -> Manifest:
-    """Return an allocation as the manifest of spec.desiredAlloc; all fields are zero without one.
-
-    Every field is set, so that no number of an earlier decision remains.
-    """
+    """Return the manifest of spec.desiredAlloc with every field, so that nothing earlier stays."""
     decided = allocation or core.Allocation()
     parts = {
         part.role.lower(): ReplicaAllocation.json_of(**_write_replicas(part))
@@ -177,7 +163,6 @@ def build_desired(allocation: core.Allocation | None) -> Manifest:
 
 
 def _write_replicas(allocation: core.Allocation) -> dict[str, Any]:
-    """The fields that the replicas of a role have as well."""
     return {
         "accelerator": allocation.accelerator,
         "num_replicas": allocation.replicas,
@@ -187,7 +172,6 @@ def _write_replicas(allocation: core.Allocation) -> dict[str, Any]:
 
 
 def _write_part(allocation: core.Allocation) -> dict[str, Any]:
-    """The fields of an allocation without its mix."""
     return {
         **_write_replicas(allocation),
         "itl_average": round(allocation.itl_ms, DIGITS),
@@ -200,7 +184,6 @@ def _write_part(allocation: core.Allocation) -> dict[str, Any]:
 
 
 def _write_load(load: core.Load) -> Manifest:
-    """The load, with avgLength or with token counts, as it was given."""
     lengths = {"avg_in_tokens": load.input_tokens, "avg_out_tokens": load.output_tokens}
     if load.tokens_per_request or not load.output_tokens:
         lengths = {"avg_length": load.tokens_per_request} | (lengths if load.output_tokens else {})

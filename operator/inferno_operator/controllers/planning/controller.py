@@ -80,17 +80,6 @@ class Synchronization:
     """Sends namespaces that change to the optimizer, and releases deleted objects in time.
 
     It has a queue for each of the two, so a request that hangs does not delay a release.
-
-    Parameters
-    ----------
-    mirrored
-        The objects of the kinds in `KINDS`.
-    optimizer
-        What stores them.
-    loads
-        Knows measured loads.
-    cluster, now
-        Where finalizers are written, and the time of day.
     """
 
     def __init__(
@@ -255,7 +244,6 @@ class OptimizationController:
             logger.warning("some objects keep their finalizer until the next start: %s", error)
 
     def _find_regular(self, namespace: str) -> list[Observation[Optimizer]]:
-        """Return the Optimizers of a namespace that optimize at an interval."""
         observations = of_kind(self._objects.observations(OPTIMIZER, namespace), Optimizer)
         return [o for o in observations if o.resource and o.resource.spec.interval is not None]
 
@@ -340,7 +328,6 @@ def find_wrong_names(observations: Iterable[Observation]) -> Iterator[Update]:
 
 
 def _names_were_wrong(allocated: Condition) -> bool:
-    """Whether a condition speaks of wrong names."""
     field = allocated.message.partition(": ")[0]
     is_taken = allocated.reason == Reason.INVALID_SPEC and field in TAKEN
     return is_taken or allocated.reason in WRONG_NAMES
@@ -361,15 +348,7 @@ DUE = replace(
 
 
 def find_unplanned(observations: Iterable[Observation], *, has_optimizer: bool) -> Iterator[Update]:
-    """Yield the updates of Servers with a decision for which nobody plans, or somebody does again.
-
-    Parameters
-    ----------
-    observations
-        The Servers of a namespace.
-    has_optimizer
-        Whether there is an Optimizer in it.
-    """
+    """Yield updates of decided Servers that nobody plans for, or that somebody plans for again."""
     for observation in observations:
         ready, allocated = map(observation.status.condition, (READY, ALLOCATED))
         is_reported = ready is not None and ready.reason == NO_OPTIMIZER.reason
@@ -390,15 +369,7 @@ class ServerCheck:
     """Checks the names of Servers when one is new, is gone, or names something else than before.
 
     Servers are also checked when their namespace gets its first Optimizer or loses its last one.
-
-    Parameters
-    ----------
-    cluster, informers, source
-        Where Servers are written and watched, and where all objects are read.
-    now
-        The time of day.
-    locks
-        Allow one writer of conditions per namespace at a time.
+    `locks` allow one writer of conditions per namespace at a time.
     """
 
     def __init__(
@@ -424,7 +395,6 @@ class ServerCheck:
         await self.queue.close()
 
     def _changed(self, difference: ObjectDifference) -> None:
-        """Ask for a check if a Server or an Optimizer changed in a way that matters."""
         namespace = difference.place.key.namespace
         if difference.place.kind == SERVER:
             if _is_due(difference):
@@ -473,42 +443,24 @@ def _is_due(difference: ObjectDifference) -> bool:
 
 
 def _read_identity(optimizer: Manifest) -> tuple[object, ...]:
-    """Return which Optimizer it is, and whether it is deleted."""
     return optimizer["metadata"].get("uid"), optimizer["metadata"].get("deletionTimestamp")
 
 
 def _read_names(server: Manifest) -> tuple[object, ...]:
-    """Return what a Server names, and which one it is."""
     spec = server.get("spec") or {}
     return server["metadata"].get("uid"), *(spec.get(name) for name in NAMES)
 
 
 def _is_reported(server: Manifest) -> bool:
-    """Whether a Server has the condition Allocated."""
     conditions = server.get("status", {}).get("conditions", ())
     return any(condition["type"] == ALLOCATED for condition in conditions)
 
 
 class PlansController:
-    """Drives Plans to their end.
+    """Drives Plans to their end; `key` gives the key with which the operator signs them.
 
-    Parameters
-    ----------
-    cluster, informers
-        The API server, and what watches it.
-    source, loads
-        Give what optimizations decide from.
-    now
-        The time of day.
-    key
-        Gives the key with which the operator signs its Plans.
-
-    Attributes
-    ----------
-    approver
-        Where optimizations ask what they may write.
-    locks
-        Allow one writer of decisions per namespace at a time.
+    `approver` is where optimizations ask what they may write; `locks` allow one writer of decisions
+    per namespace at a time.
     """
 
     def __init__(
@@ -536,10 +488,7 @@ class PlansController:
         await self.queue.close()
 
     def _changed(self, difference: ObjectDifference) -> None:
-        """Ask for a reconcile; Servers are looked at when a Plan asks for it.
-
-        The status of an Optimizer changes nothing for Plans.
-        """
+        """Ask for a reconcile; Servers are looked at when a Plan asks for it."""
         kind = difference.place.kind
         if kind == PLAN or (kind == OPTIMIZER and difference.concerns(generation_of)):
             self.queue.add(difference.place.key.namespace)

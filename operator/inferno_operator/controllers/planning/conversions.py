@@ -37,13 +37,7 @@ Shared = Mapping[str, Problem]
 
 
 def find_shared(servers: Iterable[Server]) -> Mapping[int, Shared]:
-    """Return what each of some Servers shares with an older one, by its id(); most share nothing.
-
-    Parameters
-    ----------
-    servers
-        The Servers of a namespace, the oldest first.
-    """
+    """Return what Servers, the oldest first, share with older ones, by id(); most share nothing."""
     holders: dict[ObjectName, Server] = {}
     shared: dict[int, Shared] = {}
     for server in servers:
@@ -76,7 +70,6 @@ def remove_shared(server: Server, shared: Container[str]) -> Server:
 
 
 def _list_object_names(server: Server) -> Iterator[tuple[str, ObjectName]]:
-    """The accelerators of a Server, each with what its replicas are of."""
     reference = server.spec.model_booster
     if reference is None:
         yield from ((w.accelerator, w.object_name) for w in server.spec.workloads)
@@ -103,16 +96,8 @@ WAITING_COST = 3000.0
 def find_break_even_s(lead_s: float, rate: float, cost: float, priority: int) -> float:
     """Return the idle time that costs as much as a cold start [s].
 
-    Parameters
-    ----------
-    lead_s
-        Time until a new replica serves [s].
-    rate
-        Mean rate of arrivals [requests/s].
-    cost
-        Of a replica [cents/hour].
-    priority
-        Of the class, 1 to 100; 1 is the most important.
+    A replica serves after `lead_s` [s] and costs `cost` [cents/hour]; requests arrive at `rate`
+    [requests/s]; `priority` is that of the class, 1 (the most important) to 100.
     """
     if cost <= 0:
         return inf
@@ -124,14 +109,7 @@ def find_break_even_s(lead_s: float, rate: float, cost: float, priority: int) ->
 def may_sleep(server: Server, cost: float, priority: int) -> bool:
     """Return whether a measured Server may have no replica now; one that sleeps may go on.
 
-    Parameters
-    ----------
-    server
-        The Server, with what was measured last.
-    cost
-        Of a replica [cents/hour].
-    priority
-        Of its class, 1 to 100.
+    `cost` is that of a replica [cents/hour], `priority` that of its class, 1 to 100.
     """
     measured = server.status.measured
     seen = measured.demand if measured else None
@@ -266,7 +244,6 @@ def _read_calibrated(
 
 
 def _slow_down(data: PerformanceData, factor: float) -> PerformanceData:
-    """The data with all times longer by a factor."""
     parts = ("decode_parms", "prefill_parms", "perf_parms", "step_parms")
     times = {name: value * factor for name in ("alpha", "beta") if (value := getattr(data, name))}
     longer = {
@@ -293,7 +270,6 @@ def _convert_whole(model: str, data: PerformanceData) -> core.PerformanceProfile
 
 
 def _convert_parameters(data: PerformanceData) -> core.PerformanceParameters:
-    """Performance parameters of the generation that the data have."""
     if data.step_parms:
         return _convert_steps(data.step_parms)
     if data.perf_parms:
@@ -372,7 +348,6 @@ def convert_names(resource: Server) -> core.Server:
 
 
 def _list_accelerators(server: Server, role: core.Role = core.Role.BOTH) -> tuple[str, ...]:
-    """The accelerators for which a Server names a workload or a backend; none if it names none."""
     spec = server.spec
     if spec.model_booster is not None:
         backends = spec.model_booster.backends
@@ -406,7 +381,6 @@ def sum_cards(resources: Iterable[Capacity]) -> Mapping[str, int]:
 
 
 def _limit_counted(capacity: Capacity, declared: Mapping[str, int]) -> dict[str, int]:
-    """The counted cards by type, and not more than are declared where any are."""
     if capacity.is_uncounted:
         counted = capacity.status.condition(COUNTED)
         why = counted.message if counted else "see its condition Counted"

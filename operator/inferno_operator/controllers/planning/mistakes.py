@@ -42,17 +42,9 @@ UNSOLVED = Certificate("", SolverStatus.FEASIBLE, objective=0.0, bound=None, sec
 def find_mistakes(observation: Observation, others: Iterable[Observation]) -> tuple[Verdict, ...]:
     """Return what an optimization would say is wrong with an object, whatever it decides.
 
-    Parameters
-    ----------
-    observation
-        The object as it would be stored; its spec is readable.
-    others
-        The objects of `SMALL_KINDS` in its namespace; an older version of it may be among them.
-
-    Returns
-    -------
-    tuple[Verdict, ...]
-        A false `Ready` or the condition `Warnings`, or both, with the message that it would have.
+    `observation` is the object as it would be stored, with a spec that can be read; `others` are
+    those of `SMALL_KINDS` in its namespace, perhaps with an older version of it. What comes back is
+    a false `Ready`, the condition `Warnings`, or both, with the message that each would have.
     """
     place = observation.reference.place
     others = [o for o in others if o.reference.place != place and o.deleted is None]

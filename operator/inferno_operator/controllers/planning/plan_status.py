@@ -44,7 +44,6 @@ def find_hold(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold |
 
 
 def _find_excesses(guard: Guard, totals: PlanTotals) -> Iterator[str]:
-    """Return by how much a plan is beyond the limits."""
     most = guard.max_servers_changed
     if most is not None and totals.servers > most:
         yield f"{totals.servers} Servers change, spec.guard.maxServersChanged is {most}"
@@ -163,7 +162,6 @@ def report_recommended(observation: Observation, by: str, decisions: int, now: d
 
 
 def _describe_written(decisions: int, why: str) -> str:
-    """Return that decisions are written as desiredAlloc, and why nothing follows from them."""
     return f"written: {_count_of(decisions, 'decision')}; {why}"
 
 
@@ -217,7 +215,6 @@ def _list_names(servers: Sequence[str]) -> str:
 
 
 def _describe_unscaled(arrivals: Arrivals) -> str:
-    """Return which decisions are only written; "" without any."""
     if not arrivals.unscaled:
         return ""
     servers = _count_of(len(arrivals.unscaled), "Server")
@@ -225,7 +222,6 @@ def _describe_unscaled(arrivals: Arrivals) -> str:
 
 
 def _describe_gone(arrivals: Arrivals) -> str:
-    """Return what is said of Servers that were deleted; "" without any."""
     if not arrivals.gone:
         return ""
     return f"; deleted meanwhile: {_list_names(arrivals.gone)}; their replicas stay as they are"
@@ -240,7 +236,6 @@ def _build_update(
     arrived: int | None = None,
     finished: datetime | None = None,
 ) -> Update:
-    """Return an update with all fields of the status that the operator owns."""
     before = observation.status
     last = before if isinstance(before, PlanStatus) else PlanStatus()
     status = PlanStatus(

@@ -98,19 +98,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class PlanStore:
-    """The Plans that there are.
-
-    Parameters
-    ----------
-    objects
-        The objects of the kinds in `FOLLOWED`.
-    cluster
-        Where Plans are written.
-    now
-        The time of day.
-    key
-        Gives the key with which the operator signs its Plans.
-    """
+    """The Plans that there are; `objects` are of the kinds in `FOLLOWED`, `key` signs Plans."""
 
     def __init__(self, objects: Subscription, cluster: Cluster, now: Now, key: KeySource) -> None:
         self._objects = objects
@@ -142,7 +130,6 @@ class PlanStore:
     async def _read(
         self, namespace: str
     ) -> tuple[list[Observation[Plan]], list[Observation[Plan]]]:
-        """Return the Plans that the operator made, the oldest first, and the others."""
         await self._objects.complete(PATIENCE_SECONDS)
         seal = Seal(await self._key())
         ours: list[tuple[object, Observation[Plan]]] = []
@@ -256,7 +243,6 @@ def decide_next(
 def _decide_by_answer(
     observation: Observation[Plan], plan: Plan, approval: Approval, now: datetime
 ) -> Next:
-    """Decide what to do with a Plan that a person approved or rejected."""
     by = approval.by or SOMEBODY
     if approval.digest != plan.spec.digest:
         message = (
@@ -336,13 +322,11 @@ def find_arrivals(plan: Plan, servers: Iterable[Observation[Server]]) -> Arrival
 
 
 def _is_scaled(observation: Observation[Server]) -> bool:
-    """Whether the operator scales a Server."""
     server = observation.resource
     return server is not None and server.names_workloads and server.spec.actuation != "Publish"
 
 
 def _describe_lag(observation: Observation[Server]) -> str:
-    """Return what a Server waits for, "" if for nothing."""
     name, actuated = observation.reference.key.name, observation.status.condition(ACTUATED)
     if actuated is None or actuated.observed_generation != observation.generation:
         return f"{name} (not reported yet)"
@@ -424,13 +408,6 @@ def find_additions(optimization: Optimization, proposal: Proposal, now: datetime
     """Return the Servers that only get replicas, on cards that nobody has to give up for them.
 
     They are none if they are beyond the guard by themselves, or if every plan waits.
-
-    Parameters
-    ----------
-    optimization, proposal
-        What was decided, and its changes.
-    now
-        The time of day.
     """
     catalogue = Catalogue(optimization.snapshot.system)
     resources = readable(optimization.observations)
@@ -451,7 +428,6 @@ def find_additions(optimization: Optimization, proposal: Proposal, now: datetime
 
 
 def _is_addition(decision: StoredDecision) -> bool:
-    """Whether no replica is taken away on any accelerator."""
     after = count_by_place(list_placements(decision.after))
     return all(after.get(name, 0) >= n for name, n in count_by_place(decision.before).items())
 
@@ -607,7 +583,6 @@ def _permit_others(optimization: Optimization, servers: Collection[str], why: st
 
 
 def _is_for(update: Update, servers: Collection[str]) -> bool:
-    """Whether an update is one of these Servers."""
     return update.reference.kind == SERVER and update.reference.key.name in servers
 
 
@@ -638,7 +613,6 @@ def _permit_unrecorded(
 
 
 def _describe_added(added: Collection[str]) -> str:
-    """Return what is said of Servers that need not wait; "" without any."""
     return f"; {len(added)} Servers that only get replicas do not wait" if added else ""
 
 
@@ -657,9 +631,8 @@ logger = logging.getLogger(__name__)
 class PlanContext:
     """What reconciles need.
 
-    `source` and `loads` give what a Plan would be decided from now; `locks` and `writes` are those
-    of the optimizations: no other one runs meanwhile, and nobody else writes decisions of the
-    namespace between the check of a Plan and its write.
+    `locks` and `writes` are those of the optimizations: no other one runs meanwhile, and nobody
+    else writes decisions of the namespace between the check of a Plan and its write.
     """
 
     cluster: Cluster
@@ -719,7 +692,6 @@ class _Steps:
 
 
 async def _dismiss_stranger(observation: Observation[Plan], context: PlanContext) -> None:
-    """Finish a Plan that the operator did not make, or cannot read."""
     before = observation.status
     if isinstance(before, PlanStatus) and before.phase in FINISHED:
         return

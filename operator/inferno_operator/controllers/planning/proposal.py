@@ -77,13 +77,7 @@ MARKS = ("digest", "signature")
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Signs Plans, and recognizes those that it signed.
-
-    Parameters
-    ----------
-    key
-        Bytes that only operators of this cluster know.
-    """
+    """Signs Plans with bytes that only operators of this cluster know, and recognizes its own."""
 
     key: bytes
 
@@ -269,7 +263,6 @@ def pack(document: object) -> str:
 
 
 def _encode(document: object) -> bytes:
-    """Return a JSON document as a Plan has it; the same document gives the same bytes."""
     text = json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return text.encode()
 
@@ -372,15 +365,7 @@ def find_contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> s
 
 
 def compute_inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
-    """Return the digest of what an optimization decides from.
-
-    Parameters
-    ----------
-    resources
-        The objects of the namespace, in any order; Optimizers among them are ignored.
-    optimizer
-        The Optimizer whose parameters are used.
-    """
+    """Return the digest of what an optimization decides from, in any order; without Optimizers."""
     objects = sorted(
         (
             [r.kind, r.metadata.name, _read_inputs(r)]
@@ -412,15 +397,7 @@ def find_moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Res
 
 
 def find_missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
-    """Return which type has fewer cards than a Plan takes; "" if none.
-
-    Parameters
-    ----------
-    needed
-        The cards that all Servers take by the Plan.
-    capacity
-        The cards that there are now, by type.
-    """
+    """Return which type has fewer cards than all Servers take by a Plan; "" if none."""
     for cards in needed:
         available = capacity.get(cards.type, 0)
         if cards.count > available:
@@ -450,18 +427,9 @@ def compute_totals(
     catalogue: Catalogue,
     cards: Iterable[Count],
 ) -> PlanTotals:
-    """Return what decisions come to.
+    """Return what decisions come to; `cards` are those that all Servers take then.
 
-    Parameters
-    ----------
-    decisions
-        Those of a Plan.
-    resources
-        All objects of the namespace, as they are now.
-    catalogue
-        The system of these objects.
-    cards
-        The cards that all Servers take then.
+    `resources` are all objects of the namespace as they are now, `catalogue` their system.
     """
     servers = [*only(Server, resources)]
     costs = {s.metadata.name: get_cost(find_standing(s, catalogue)) for s in servers}
@@ -482,15 +450,6 @@ def count_cards_after(
     """Return the cards that all Servers take with decisions, of the types that these need more of.
 
     Other Servers may have got cards after the Plan was made, such as one that woke.
-
-    Parameters
-    ----------
-    decisions
-        Those of a Plan.
-    servers
-        All Servers of the namespace, as they are now.
-    catalogue
-        The system of these objects.
     """
     by_name = {decision.server: decision for decision in decisions}
     taken: Counter[str] = Counter()
@@ -576,7 +535,6 @@ def _compute_reduction(
 
 
 def _read_load(server: Server) -> float:
-    """Return the load of a Server [requests/min]."""
     current = server.spec.current_alloc
     return max(current.load.arrival_rate, 0.0) if current and current.load else 0.0
 
@@ -613,14 +571,7 @@ UNSEALED = "-"
 class Proposal:
     """The changes that an optimization decided.
 
-    Parameters
-    ----------
-    spec
-        The spec of the Plan.
-    steps
-        All changes by name of the Server object, also those that the spec does not list.
-    decisions
-        The decisions that these changes are about.
+    `steps` has all of them by name of the Server object, also those that the spec does not list.
     """
 
     spec: PlanSpec

@@ -49,18 +49,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStep:
-    """The next step for an Optimizer.
+    """The next step for an Optimizer: a status to write, and then an optimization if one is due.
 
-    Parameters
-    ----------
-    update
-        The update of its status, before the optimization if there is one.
-    resource
-        The Optimizer, if an optimization is due now.
-    again_after
-        Seconds until the next reconcile; None: when the Optimizer changes.
-    interval
-        Seconds between two optimizations; None if there are none without a request.
+    `resource` is the Optimizer if one is; `again_after` the seconds until the next reconcile, None
+    if that waits for a change; `interval` those between two optimizations, if any.
     """
 
     update: Update
@@ -93,7 +85,6 @@ async def reconcile(key: Key, context: Context) -> ReconcileResult:
 
 
 async def _forget(namespace: str, context: Context) -> ReconcileResult:
-    """Forget a namespace that has no Optimizer any more."""
     try:
         if not (await context.cluster.list(OPTIMIZER, namespace)).manifests:
             context.memories.pop(namespace, None)
@@ -264,18 +255,9 @@ def find_next_step(
     *,
     is_urgent: bool = False,
 ) -> ScheduleStep:
-    """Decide the next step for an Optimizer.
+    """Decide the next step for an Optimizer; an urgent one does not wait for its interval.
 
-    Parameters
-    ----------
-    observation
-        The Optimizer.
-    others
-        All Optimizers of its namespace.
-    now
-        The time.
-    is_urgent
-        Whether an Optimizer with an interval does not wait for it.
+    `others` are all Optimizers of its namespace.
     """
     resource = observation.resource
     if resource is None:

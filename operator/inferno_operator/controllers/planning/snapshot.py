@@ -62,21 +62,10 @@ SPARE = 1e-6
 class Inputs:
     """What is decided from.
 
-    Attributes
-    ----------
-    resources
-        The objects of a namespace with their measured loads, in any order.
-    optimizer
-        The Optimizer whose parameters are used; None: the oldest one among the resources.
-    time_limit
-        Time limit of the exact solver [s].
-    stored
-        The objects as they are on the API server: the minimum of a Server there is what somebody
-        asks for.
-    memory
-        What is known from earlier plans, if anything.
-    now
-        The time, for which Servers may ask for more; None: nothing runs that is to be kept.
+    `resources` are the objects of a namespace with their measured loads, `stored` the same as they
+    are on the API server: the minimum of a Server there is what somebody asks for. Without an
+    `optimizer`, the oldest one among the resources counts. `time_limit` is that of the exact solver
+    [s]. Without `now` nothing runs that is to be kept.
     """
 
     resources: Sequence[Resource]
@@ -89,19 +78,10 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The objects that take part in an optimization, and the system that they describe.
+    """The objects that take part in an optimization, the oldest first, and their system.
 
-    Attributes
-    ----------
-    resources
-        Those that take part, the oldest first.
-    excluded
-        Those that do not, each with the reason: an older object has the same name, or a Server
-        has no load, or names a workload of an older one.
-    system
-        What is solved.
-    problems
-        What is wrong with numbers of the system.
+    `excluded` has those that do not, each with the reason: an older object has the same name, or a
+    Server has no load, or names a workload of an older one.
     """
 
     inputs: Inputs

@@ -111,7 +111,6 @@ def report_rival(observation: Observation, rival: str) -> Update:
 
 
 def _find_last_verdict(observation: Observation) -> Verdict:
-    """Return the last verdict about a request."""
     before = observation.status.condition(OPTIMIZED)
     if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
         return NOT_REQUESTED
@@ -125,7 +124,6 @@ def _is_still_done(observation: Observation) -> bool:
 
 
 def _find_last(observation: Observation) -> LastOptimization | None:
-    """Return the last optimization in the status."""
     status = observation.status
     return status.last_optimization if isinstance(status, OptimizerStatus) else None
 

@@ -55,15 +55,7 @@ def is_wanted(observation: Observation) -> TypeGuard[Observation[Server]]:
 
 
 def build_waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> System:
-    """Return the system of the wanted Servers alone; all that others have or were given is held.
-
-    Parameters
-    ----------
-    snapshot
-        The whole namespace.
-    observations
-        Its objects, as they are now.
-    """
+    """Return the system of the wanted Servers alone; all that others have or were given is held."""
     catalogue = Catalogue(snapshot.system)
     wanted = [o.resource for o in observations if is_wanted(o) and o.resource]
     destinations = {server.spec.name: server.wakes_on for server in wanted}
