@@ -29,9 +29,9 @@ from inferno_operator.cli.tables.solution import (
     warn_of_single_replicas,
 )
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, group_notes
-from inferno_operator.controllers.planning.allocations import Label, name_accelerator, price_current
-from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, describe_answers
+from inferno_operator.controllers.planning.conversions import Label, name_accelerator, price_current
 from inferno_operator.controllers.planning.snapshot import Snapshot
+from inferno_operator.controllers.planning.status import NOT_SIGNED, describe_answers
 from inferno_operator.controllers.planning.updates import Update, plan_updates
 from inferno_operator.resources import (
     DESIRED_ALLOC,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from inferno_operator.controllers.planning.allocations import list_placements
+from inferno_operator.controllers.planning.conversions import list_placements
 from inferno_operator.resources import Resource, Server, ServerAllocation
 from inferno_operator.resources.observation import only
 from inferno_optimizer import system as core

@@ -15,13 +15,12 @@ from functools import lru_cache
 from itertools import count
 from typing import TypeVar
 
-from inferno_operator.controllers.planning import plan_status as status
-from inferno_operator.controllers.planning.allocations import (
+from inferno_operator.controllers.planning import status
+from inferno_operator.controllers.planning.conversions import (
     cards_of,
     count_by_place,
     list_placements,
 )
-from inferno_operator.controllers.planning.plan_status import Arrivals, Hold, find_hold
 from inferno_operator.controllers.planning.ports import (
     OPTIMIZER,
     PLAN,
@@ -52,7 +51,7 @@ from inferno_operator.controllers.planning.proposal import (
     unpack_decisions,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.status import summarize_events
+from inferno_operator.controllers.planning.status import Arrivals, Hold, find_hold, summarize_events
 from inferno_operator.controllers.planning.updates import Update, mark_approved
 from inferno_operator.resources import (
     API_VERSION,

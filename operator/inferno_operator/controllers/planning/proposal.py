@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from inferno_operator.controllers.planning.allocations import (
+from inferno_operator.controllers.planning.conversions import (
     cards_of,
     cards_of_placements,
     count_by_place,

@@ -6,7 +6,6 @@ from datetime import datetime
 from math import inf
 from operator import attrgetter
 
-from inferno_operator.controllers.planning.allocations import list_placements, place_current
 from inferno_operator.controllers.planning.conversions import (
     Shared,
     convert_accelerator,
@@ -16,6 +15,8 @@ from inferno_operator.controllers.planning.conversions import (
     convert_roles,
     convert_server,
     find_shared,
+    list_placements,
+    place_current,
     remove_shared,
     sum_cards,
 )

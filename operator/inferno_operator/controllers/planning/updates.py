@@ -14,7 +14,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
-from inferno_operator.controllers.planning.allocations import (
+from inferno_operator.controllers.planning.conversions import (
     build_desired,
     count_by_place,
     list_placements,

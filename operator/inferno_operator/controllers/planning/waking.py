@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import filterfalse
 from typing import TypeGuard
 
-from inferno_operator.controllers.planning.allocations import cards_of
+from inferno_operator.controllers.planning.conversions import cards_of
 from inferno_operator.controllers.planning.nodes import Nodes, find_spanning, solve_on_nodes
 from inferno_operator.controllers.planning.ports import OPTIMIZER, Context, OnDemand, Optimization
 from inferno_operator.controllers.planning.snapshot import Inputs, Snapshot, take_snapshot

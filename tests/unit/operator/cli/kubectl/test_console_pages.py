@@ -48,8 +48,8 @@ from inferno_operator.cli.kubectl.console.server import list_affordable, view_se
 from inferno_operator.cli.kubectl.dry_run import DryRun, decide
 from inferno_operator.cli.options.currency import CENTS, Money, money_of
 from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
-from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.proposal import pack
+from inferno_operator.controllers.planning.status import describe_answers
 from inferno_operator.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
 from inferno_operator.resources import (
     Accelerator,

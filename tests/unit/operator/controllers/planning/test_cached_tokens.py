@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.planning.allocations import build_desired
+from inferno_operator.controllers.planning.conversions import build_desired
 from inferno_operator.resources import ServerAllocation
 from inferno_optimizer.system import Allocation, Load
 
