@@ -470,11 +470,7 @@ class PlanApprover:
             return _permit_unrecorded(optimization, proposal, trouble, now)
         plans = await self._store.plans(optimizer.metadata.namespace)
         if proposal is None:
-            for known in plans:
-                plan = known.resource
-                if plan and is_plan_of(plan, optimizer) and plan.status.phase == "Proposed":
-                    why = "a newer optimization changes nothing"
-                    await self._store.write(known, status.report_superseded(known, why, now))
+            await self._supersede_proposed(plans, optimizer, now)
             return Permission(_permit_all(optimization))
         rejected = _find_rejected(plans, proposal, optimization)
         if rejected is not None and not optimization.is_requested:
@@ -494,16 +490,20 @@ class PlanApprover:
             added = () if plan.status.approval else find_additions(optimization, proposal, now)
             message = f"Plan {plan.metadata.name} awaits approval: {why}{_describe_added(added)}"
             return _permit_others(optimization, proposal.steps.keys() - set(added), message)
-        updates, steps = _permit_all(optimization), proposal.steps
+        updates = _permit_all(optimization)
         if plan.status.approval is not None:
-            updates = [
-                mark_approved(u, plan.metadata.name, steps[u.reference.key.name].after)
-                if _is_for(u, steps.keys())
-                else u
-                for u in updates
-            ]
+            updates = _mark_approved(updates, plan, proposal)
         after = report_written(observation, plan, optimizer.spec.mode, following.by, now)
         return Permission(updates, plan=observation, afterwards=after)
+
+    async def _supersede_proposed(
+        self, plans: Iterable[Observation[Plan]], optimizer: Optimizer, now: datetime
+    ) -> None:
+        for known in plans:
+            plan = known.resource
+            if plan and is_plan_of(plan, optimizer) and plan.status.phase == "Proposed":
+                why = "a newer optimization changes nothing"
+                await self._store.write(known, status.report_superseded(known, why, now))
 
     async def permit_additions(self, optimization: Optimization) -> Permission:
         """Return the updates of Servers that only get replicas, unless a person has to approve."""
@@ -565,6 +565,14 @@ def _permit_all(optimization: Optimization) -> list[Update]:
     if optimization.optimizer.spec.mode != "Approve":
         return list(updates)
     return [_keep_decision(update) for update in updates]
+
+
+def _mark_approved(updates: Iterable[Update], plan: Plan, proposal: Proposal) -> list[Update]:
+    name, steps = plan.metadata.name, proposal.steps
+    return [
+        mark_approved(u, name, steps[u.reference.key.name].after) if _is_for(u, steps.keys()) else u
+        for u in updates
+    ]
 
 
 def _permit_others(optimization: Optimization, servers: Collection[str], why: str) -> Permission:

@@ -490,33 +490,23 @@ def _compute_reduction(
 ) -> Reduction | None:
     """Return what decisions take away; None if no Server is in service."""
     by_name = {server.metadata.name: server for server in servers}
-    running: dict[str, Sequence[Placement]] = {}
-    for server in servers:
-        if server.is_actuated:
-            # Replicas that start or are unready for a moment count; and where the operator does
-            # not see what runs, those that were decided before.
-            is_seen = server.names_workloads
-            runs = (place_current if is_seen else find_standing)(server, catalogue)
-            running[server.metadata.name] = list_placements(runs)
+    running = {s.metadata.name: _list_running(s, catalogue) for s in servers if s.is_actuated}
     if not running:
         return None
     gained = _find_gains(decisions, by_name, catalogue)
     taken, load_lost, emptied = 0, 0.0, list[str]()
     for decision in decisions:
-        before, after = running.get(decision.server), list_placements(decision.after)
-        if not before:
+        if not (before := running.get(decision.server)):
             continue
-        server, at_present = by_name[decision.server], count_by_place(before)
-        # Where others come, those that serve stay until these do.
-        grows = any(n > at_present.get(place, 0) for place, n in count_by_place(after).items())
-        goes = 0 if grows else max(_sum_replicas(before) - _sum_replicas(after), 0)
-        taken += goes
+        server, after = by_name[decision.server], list_placements(decision.after)
+        leaving = _count_leaving(before, after)
+        taken += leaving
         # A role alone serves nothing: the last replica of prefill is as needed as that of decode.
         is_served, unserved_load = is_whole(after), _read_load(server)
         if is_served and decision.allocated.reason == Reason.ALLOCATED:
             unserved_load = 0.0
         elif is_served:
-            unserved_load = unserved_load * goes / _sum_replicas(before)
+            unserved_load = unserved_load * leaving / _sum_replicas(before)
         # A more important Server may get cards of a type that it runs on.
         priority = catalogue.priority(server.spec.service_class)
         cards = cards_of_placements(before, server, catalogue)
@@ -532,6 +522,20 @@ def _compute_reduction(
         load_lost=round(load_lost, DIGITS),
         emptied=tuple(sorted(emptied)[:MAX_EMPTIED]),
     )
+
+
+def _list_running(server: Server, catalogue: Catalogue) -> Sequence[Placement]:
+    """Return what runs, also what starts or is unready for a moment; else what was decided."""
+    is_seen = server.names_workloads
+    return list_placements((place_current if is_seen else find_standing)(server, catalogue))
+
+
+def _count_leaving(before: Sequence[Placement], after: Sequence[Placement]) -> int:
+    """Return how many replicas go; none where others come, as those that serve stay until then."""
+    at_present = count_by_place(before)
+    if any(n > at_present.get(place, 0) for place, n in count_by_place(after).items()):
+        return 0
+    return max(_sum_replicas(before) - _sum_replicas(after), 0)
 
 
 def _read_load(server: Server) -> float:

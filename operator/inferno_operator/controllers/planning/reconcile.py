@@ -5,24 +5,19 @@ the decisions on the objects of the namespace, or it only writes the Optimizer's
 """
 
 import logging
-from collections.abc import Container, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.planning import status
-from inferno_operator.controllers.planning.memory import Memory, find_calmed_servers
+from inferno_operator.controllers.planning.memory import find_calmed_servers
 from inferno_operator.controllers.planning.nodes import (
     Nodes,
     find_spanning,
     has_room_on_nodes,
     solve_on_nodes,
 )
-from inferno_operator.controllers.planning.ports import (
-    OPTIMIZER,
-    Context,
-    Optimization,
-)
+from inferno_operator.controllers.planning.ports import OPTIMIZER, Context, Optimization
 from inferno_operator.controllers.planning.snapshot import Inputs, take_snapshot
 from inferno_operator.controllers.planning.updates import (
     Update,
@@ -30,11 +25,8 @@ from inferno_operator.controllers.planning.updates import (
     list_written_uids,
     plan_updates,
 )
-from inferno_operator.controllers.planning.waking import (
-    find_without_room,
-    is_asleep,
-)
-from inferno_operator.resources import Optimizer, OptimizerStatus, Server
+from inferno_operator.controllers.planning.waking import leave_woken
+from inferno_operator.resources import Optimizer, OptimizerStatus
 from inferno_operator.resources.objects import Key, Reference
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, remove_finalizer
@@ -84,26 +76,11 @@ async def reconcile(key: Key, context: Context) -> ReconcileResult:
     return result
 
 
-async def _forget(namespace: str, context: Context) -> ReconcileResult:
-    try:
-        if not (await context.cluster.list(OPTIMIZER, namespace)).manifests:
-            context.memories.pop(namespace, None)
-    except InfernoError as error:
-        logger.warning("namespace %s: %s", namespace, error)
-        return ReconcileResult.FAILED
-    return ReconcileResult.SETTLED
-
-
 async def _take_next_step(key: Key, context: Context, *, is_urgent: bool) -> ReconcileResult:
     observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
-    resource, others = observation.resource, list[Observation[Optimizer]]()
     if observation.deleted is not None:
-        try:
-            await remove_finalizer([observation], context.cluster)
-        except DefinitionTerminatingError as error:  # the finalizer must wait
-            await context.writer.write(status.report_failure(observation, error))
-            return ReconcileResult.FAILED
-        return ReconcileResult.SETTLED
+        return await _release(observation, context)
+    resource, others = observation.resource, list[Observation[Optimizer]]()
     if resource is not None and (resource.spec.interval is not None or resource.spec.optimize):
         listing = await context.cluster.list(OPTIMIZER, key.namespace)
         others = [observe(Optimizer, manifest) for manifest in listing.manifests]
@@ -174,16 +151,13 @@ async def _optimize(
         updates = plan_updates(objects, snapshot, solution, recent, move_times)
         # Servers that woke meanwhile keep what they got, and the next plan counts them. Others
         # grow on what is left beside those.
-        objects, woken = await _read_woken(objects, memory, context)
-        without_room = frozenset[str]()
-        if woken:
-            updates = _drop_changes(updates, woken)
-            without_room = find_without_room(objects, updates, snapshot.system)
-        stays = woken | without_room
-        proposed = _drop_changes(updates, stays)
+        objects, updates, stays = await leave_woken(
+            objects, updates, snapshot.system, memory, context.cluster
+        )
+
         # Limit, and write.
         permission = await context.approver.permit(
-            Optimization(optimizer, objects, proposed, snapshot, solution, step.is_requested)
+            Optimization(optimizer, objects, updates, snapshot, solution, step.is_requested)
         )
         permitted = [u for u in permission.updates if u.reference.uid not in stays]
         await writer.write_all(permitted, status.summarize_events(observation, permitted))
@@ -202,25 +176,23 @@ async def _optimize(
     logger.info("%s: %s", observation.reference, result.main.message)
 
 
-async def _read_woken(
-    observations: Sequence[Observation], memory: Memory, context: Context
-) -> tuple[Sequence[Observation], frozenset[str]]:
-    """Return the objects with those Servers as they are now that woke since they were read."""
-    woken = dict[str, Observation[Server]]()
-    for slept in observations:
-        if slept.reference.uid in memory.woken_servers and is_asleep(slept):
-            reference = slept.reference
-            with suppress(GoneError):
-                newest = observe(Server, await context.cluster.get(reference.kind, reference.key))
-                if not is_asleep(newest):
-                    woken[reference.uid] = newest
-    memory.woken_servers = set(woken)
-    return [woken.get(o.reference.uid, o) for o in observations], frozenset(woken)
+async def _release(observation: Observation[Optimizer], context: Context) -> ReconcileResult:
+    try:
+        await remove_finalizer([observation], context.cluster)
+    except DefinitionTerminatingError as error:  # the finalizer must wait
+        await context.writer.write(status.report_failure(observation, error))
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
 
 
-def _drop_changes(updates: Iterable[Update], uids: Container[str]) -> list[Update]:
-    """Return the updates, which leave the spec of some Servers as it is."""
-    return [replace(u, spec=None) if u.reference.uid in uids else u for u in updates]
+async def _forget(namespace: str, context: Context) -> ReconcileResult:
+    try:
+        if not (await context.cluster.list(OPTIMIZER, namespace)).manifests:
+            context.memories.pop(namespace, None)
+    except InfernoError as error:
+        logger.warning("namespace %s: %s", namespace, error)
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
 
 
 async def clear_request(reference: Reference, cluster: Cluster) -> None:

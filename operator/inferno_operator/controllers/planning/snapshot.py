@@ -235,18 +235,12 @@ def keep_carried_load(snapshot: Snapshot) -> Snapshot:
     stored = find_calmed_servers(inputs.stored)
     asked = {server.metadata.uid: server.fewest_replicas(inputs.now) for server in stored}
     catalogue = Catalogue(system)
-    kept: dict[str, list[ServerAllocation]] = {}
+    kept: dict[str, Sequence[ServerAllocation]] = {}
     fewest: dict[str, int] = {}
     for server in find_calmed_servers(snapshot.resources):
-        if server.spec.min_num_replicas <= asked.get(server.metadata.uid, inf):
-            continue
-        # What runs stays; or what was decided, where fewer replicas than run are kept.
-        runs, decided = place_current(server, catalogue), server.spec.desired_alloc
-        wholes = [runs] if runs is not None else []
-        if runs and decided and server.spec.min_num_replicas < runs.num_replicas:
-            wholes.append(decided)
-        kept[server.spec.name] = wholes
-        fewest[server.spec.name] = max(asked[server.metadata.uid], 1)
+        if server.spec.min_num_replicas > asked.get(server.metadata.uid, inf):
+            kept[server.spec.name] = _list_kept(server, catalogue)
+            fewest[server.spec.name] = max(asked[server.metadata.uid], 1)
     if not kept:
         return snapshot
     placed = (p for wholes in kept.values() for whole in wholes for p in list_placements(whole))
@@ -254,14 +248,22 @@ def keep_carried_load(snapshot: Snapshot) -> Snapshot:
     servers = []
     for planned in system.servers:
         name = planned.name
-        rates_kept = (_carry(whole, name, replica) for whole in kept.get(name, ()))
-        if (rate := min(rates_kept, default=0.0)) > 0:
-            least_rate = rate * (1.0 - SPARE)
-            kept_load = replace(planned, least_rate=least_rate, min_replicas=fewest[name])
-            servers.append(kept_load)
+        rate = min((_carry(w, name, replica) for w in kept.get(name, ())), default=0.0)
+        if rate > 0:
+            least = rate * (1.0 - SPARE)
+            servers.append(replace(planned, least_rate=least, min_replicas=fewest[name]))
         else:
             servers.append(planned)
     return replace(snapshot, system=replace(system, servers=tuple(servers)))
+
+
+def _list_kept(server: Server, catalogue: Catalogue) -> Sequence[ServerAllocation]:
+    """Return what runs; and what was decided, where fewer replicas than run are kept."""
+    runs, decided = place_current(server, catalogue), server.spec.desired_alloc
+    if runs is None:
+        return []
+    is_less = server.spec.min_num_replicas < runs.num_replicas
+    return [runs, decided] if decided and is_less else [runs]
 
 
 def stay_after_moves(snapshot: Snapshot) -> Snapshot:
