@@ -18,7 +18,7 @@ from inferno_operator.controllers.capacity.counts import (
     find_cluster_queues,
 )
 from inferno_operator.controllers.capacity.inventory import NOT_OFFERED, Unmatched, group_unmatched
-from inferno_operator.controllers.capacity.world import (
+from inferno_operator.controllers.capacity.objects import (
     CapacityObjects,
     Selectors,
     find_owners,
@@ -258,7 +258,7 @@ class Context:
     """
 
     cluster: Cluster
-    world: CapacityObjects
+    objects: CapacityObjects
     selectors: Selectors
     namespaces: Sequence[str]
     now: Now
@@ -298,24 +298,24 @@ async def reconcile(context: Context) -> CountResult:
         report_conflict(observation, older, now) for observation, older in requested.refused
     ]
     if requested.counted:
-        context.world.watch()
+        context.objects.watch()
         updates += await _count(requested, context)
     else:
         context.keep({})
     due = [update for update in updates if update is not None]
     await _write(due, context)
-    is_awaited = not context.world.is_complete and context.world.trouble is None
+    is_awaited = not context.objects.is_complete and context.objects.trouble is None
     return CountResult(is_done=not (requested.counted and is_awaited), has_written=bool(due))
 
 
 async def _count(requested: Requested, context: Context) -> list[FieldUpdate | None]:
     """Return the updates of the Capacities that are counted; none while a list is awaited."""
-    world, now = context.world, context.now()
-    if world.trouble is None and not world.is_complete:
+    objects, now = context.objects, context.now()
+    if objects.trouble is None and not objects.is_complete:
         return []
     try:
-        if world.trouble is not None:
-            raise world.trouble
+        if objects.trouble is not None:
+            raise objects.trouble
         everywhere = Policies(
             queues=await _list_if_installed(CLUSTER_QUEUE, "", context.cluster),
             flavors=await _list_if_installed(RESOURCE_FLAVOR, "", context.cluster),
@@ -325,10 +325,10 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
         logger.warning("the cards of nodes are not counted: %s", error)
         return [report_count_failure(o, error, now) for o, _ in requested.counted.values()]
     namespaces, failures = await _read_namespaces(requested, everywhere, context)
-    servers = [(key, server) for key, server in world.servers if key.namespace in namespaces]
-    owners = find_owners(servers, context.selectors.known, world.pods_by_namespace)
+    servers = [(key, server) for key, server in objects.servers if key.namespace in namespaces]
+    owners = find_owners(servers, context.selectors.known, objects.pods_by_namespace)
     counted = list(namespaces.values())
-    counts = count_cards(counted, world.machines, world.pods, owners, context.catalogue)
+    counts = count_cards(counted, objects.machines, objects.pods, owners, context.catalogue)
     context.keep(counts, failures)
     return [
         report_count_failure(observation, failures[name], now)
@@ -337,16 +337,16 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
             observation,
             counts[name],
             now,
-            Warnings(requested.rivals(name), _list_unattributed(name, world)),
+            Warnings(requested.rivals(name), _list_unattributed(name, objects)),
         )
         for name, (observation, _) in requested.counted.items()
     ]
 
 
-def _list_unattributed(namespace: str, world: CapacityObjects) -> Sequence[str]:
+def _list_unattributed(namespace: str, objects: CapacityObjects) -> Sequence[str]:
     return sorted(
         server.metadata.name
-        for key, server in world.servers
+        for key, server in objects.servers
         if key.namespace == namespace
         and not server.spec.workloads
         and server.spec.model_booster is None
@@ -358,7 +358,7 @@ async def _read_namespaces(
 ) -> tuple[dict[str, Namespace], dict[str, InfernoError]]:
     namespaces: dict[str, Namespace] = {}
     failures: dict[str, InfernoError] = {}
-    servers, pods = context.world.servers, context.world.pods_by_namespace
+    servers, pods = context.objects.servers, context.objects.pods_by_namespace
     for name in requested.counted:
         try:
             await context.selectors.read(
@@ -463,20 +463,22 @@ class CapacityController:
         now: Now,
         changed: Callable[[str], None],
     ) -> None:
-        self._world = CapacityObjects(informers, self._something_changed)
+        self._objects = CapacityObjects(informers, self._something_changed)
         namespaces = informers.namespaces
-        self._context = Context(cluster, self._world, Selectors(cluster), namespaces, now, changed)
+        self._context = Context(
+            cluster, self._objects, Selectors(cluster), namespaces, now, changed
+        )
         self._counted = asyncio.Event()
         self.queue = Cycles({CYCLE: self._cycle})
 
     async def run(self) -> None:
         """Count until cancelled."""
-        await self._world.run()
+        await self._objects.run()
 
     async def stop(self) -> None:
         """Stop counting and watching."""
         await self.queue.close()
-        await self._world.stop()
+        await self._objects.stop()
 
     async def nodes(self, namespace: str) -> Sequence[Node]:
         """Return the nodes whose cards a namespace may use; none if they are not counted.

@@ -36,14 +36,7 @@ from inferno_operator.controllers.measurement.status import (
 from inferno_operator.engines.catalogue import MetricSource
 from inferno_operator.engines.demand import DemandReading, DemandSurvey
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
-from inferno_operator.resources import (
-    DemandSource,
-    Load,
-    Measure,
-    Measured,
-    MeasuredDemand,
-    Server,
-)
+from inferno_operator.resources import DemandSource, Load, Measure, Measured, MeasuredDemand, Server
 from inferno_operator.resources.measurement import USABLE
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation, is_of, of_kind
@@ -263,17 +256,7 @@ def add_demand(
     `seen` is what `measure.demand` sees, `mean_rate` the mean of the rates of the last day
     [requests/min].
     """
-    current = server.spec.current_alloc
-    runs = current is not None and current.num_replicas > 0
-    if newest.quality in ("Stale", "Missing") and seen.requests is not None and not runs:
-        # No replica reports, because none runs: what is seen of requests stands in for it.
-        if seen.requests:
-            message = "requests come, and no replica serves yet"
-            newest = newest.model_copy(update={"quality": "Partial", "message": message})
-        elif server.sleeps:
-            message = "no replica runs, and no request is seen"
-            idle = {"quality": "Idle", "message": message, "arrival_rate": 0.0, "waiting": None}
-            newest = newest.model_copy(update=idle)
+    newest = _judge_without_replicas(newest, server, seen)
     if newest.quality == "Idle" and newest.message == NO_REQUESTS + ONE_STAYS:
         newest = newest.model_copy(update={"message": NO_REQUESTS})
     last = (before.demand if before else None) or MeasuredDemand()
@@ -286,6 +269,22 @@ def add_demand(
         message=seen.problem,
     )
     return newest.model_copy(update={"demand": demand})
+
+
+def _judge_without_replicas(newest: Measured, server: Server, seen: DemandReading) -> Measured:
+    """Take what is seen of requests where no replica reports, because none runs."""
+    current = server.spec.current_alloc
+    runs = current is not None and current.num_replicas > 0
+    if newest.quality not in ("Stale", "Missing") or seen.requests is None or runs:
+        return newest
+    if seen.requests:
+        message = "requests come, and no replica serves yet"
+        return newest.model_copy(update={"quality": "Partial", "message": message})
+    if server.sleeps:
+        message = "no replica runs, and no request is seen"
+        idle = {"quality": "Idle", "message": message, "arrival_rate": 0.0, "waiting": None}
+        return newest.model_copy(update=idle)
+    return newest
 
 
 class MeasurementController:

@@ -3,14 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from inferno_operator.resources import (
-    Measure,
-    Model,
-    Server,
-    ServerStatus,
-    ServiceClass,
-    Target,
-)
+from inferno_operator.resources import Measure, Model, Server, ServerStatus, ServiceClass, Target
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.resources.observation import Observation, is_of, of_kind
 from inferno_operator.runtime.cache import ObjectDifference

@@ -125,36 +125,29 @@ class _KnownTime:
     first sample in it, and ends half an interval after the last one, where these are not near
     the ends of the window.
 
-    Attributes
-    ----------
-    youth
-        What is known of a young server; None of others.
-    interval
-        The time between two scrapes [s]; that of a young server is known from itself.
-    time
-        When Prometheus evaluated the queries [s].
-    late
-        The time after the last interval [s].
+    `youth` is None but of a young server, whose `interval` between two scrapes [s] is known from
+    itself. Prometheus evaluates the queries at `time` [s]; `uncounted_end` is the time after the
+    last interval [s].
     """
 
     youth: Youth | None
     interval: float
     time: float
-    late: float
+    uncounted_end: float
 
     @classmethod
     def of(cls, reading: Reading) -> "_KnownTime":
         youth, newest = Youth.of(reading), reading.part(REPLICAS, "newest")
         interval = youth.interval if youth else reading.interval
-        late = 0.0 if newest is None else max(0.0, reading.time - newest - interval / 2)
-        return cls(youth, interval, reading.time, late)
+        end = 0.0 if newest is None else max(0.0, reading.time - newest - interval / 2)
+        return cls(youth, interval, reading.time, end)
 
     def seconds(self, window: int) -> float:
         """Return the part of a window that is known [s]."""
-        unknown, begin = self.late, self.time - window
+        uncounted, begin = self.uncounted_end, self.time - window
         if self.youth is not None and self.youth.since - begin > EXTRAPOLATED * self.interval:
-            unknown += self.youth.since - begin - self.interval / 2
-        return max(window - unknown, self.interval, 1.0)
+            uncounted += self.youth.since - begin - self.interval / 2
+        return max(window - uncounted, self.interval, 1.0)
 
 
 def _find_largest_rate(reading: Reading, name: str, known: _KnownTime) -> float | None:
@@ -295,9 +288,9 @@ def _judge(
         return QualityVerdict("Stale", f"{reading.unavailable}; the last good values are kept")
     if reading.refused:
         return QualityVerdict("Refused", reading.refused)
-    late = None if source is None else _judge_age(reading, source, hint)
-    if late is not None:
-        return late
+    outdated = None if source is None else _judge_age(reading, source, hint)
+    if outdated is not None:
+        return outdated
     if rate is None:
         return _judge_uncounted(reading, source, hint)
     gap = next(_find_gaps(reading, replicas), None)
@@ -321,10 +314,10 @@ _TOO_FEW_REQUESTS = (
 
 def _judge_age(reading: Reading, source: MetricSource, hint: str) -> QualityVerdict | None:
     if reading.part(REPLICAS, "reporting") is not None:
-        late = reading.part(REPLICAS, "late")
-        if late is None:
+        newest = reading.part(REPLICAS, "late")
+        if newest is None:
             return None
-        return _describe_stale("Prometheus does not scrape the replicas in time", late)
+        return _describe_stale("Prometheus does not scrape the replicas in time", newest)
     if reading.part(LAST_SEEN, "known") is None:
         return QualityVerdict("Missing", hint or f"no series of {source.heartbeat[0]}")
     return _describe_stale(
