@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 from inferno_operator.controllers.planning.conversions import build_desired
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.updates import (
-    Update,
-    list_troubles,
-    plan_updates,
-)
+from inferno_operator.controllers.planning.updates import Update, list_troubles, plan_updates
 from inferno_operator.resources import Optimizer
 from inferno_operator.resources.allocation import ServerAllocation
 from inferno_operator.resources.objects import Key
@@ -606,3 +602,19 @@ def test_where_predictions_come_from_is_written_and_taken_away_again() -> None:
     assert same is None
     assert unknown is not None
     assert "origin" not in unknown["desiredAlloc"]
+
+
+@pytest.mark.parametrize("counted", [{"cached_tokens": 1200}, {"tokens_per_step": 2.5}], ids=str)
+def test_a_decision_tells_the_tokens_that_it_counts_on(counted: dict[str, Any]) -> None:
+    load = Load(60, input_tokens=2000, output_tokens=128, **counted)
+
+    manifest = build_desired(Allocation("H100", 2, load=load))
+
+    read = ServerAllocation.model_validate(manifest).load
+    assert {name: getattr(read, name) for name in counted} == counted
+
+
+def test_a_decision_without_cached_tokens_says_nothing_of_them() -> None:
+    manifest = build_desired(Allocation("H100", 2, load=Load(60, output_tokens=128)))
+
+    assert "cachedTokens" not in manifest["load"]

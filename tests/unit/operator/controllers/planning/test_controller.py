@@ -17,13 +17,7 @@ from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.background import in_background, started
-from tests.unit.operator.objects import (
-    NOW,
-    Manifest,
-    optimizer,
-    server,
-    system,
-)
+from tests.unit.operator.objects import NOW, Manifest, optimizer, server, system
 
 SCENE = (*system(4), server("S"))
 

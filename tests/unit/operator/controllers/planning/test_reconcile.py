@@ -126,16 +126,23 @@ def scene(*manifests: Manifest) -> FakeCluster:
     return filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(), *manifests)
 
 
+def context_of(
+    cluster: FakeCluster,
+    solver: FakeOptimizer | None = None,
+    now: Callable[[], datetime] = lambda: NOW,
+    **others: Any,  # noqa: ANN401 - of a Context
+) -> Context:
+    return Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), now, now, **others)
+
+
 async def reconciled(
     cluster: FakeCluster,
     solver: FakeOptimizer | None = None,
     now: datetime = NOW,
     key: Key = INFERNO,
+    **others: Any,  # noqa: ANN401 - of a Context
 ) -> ReconcileResult:
-    return await reconcile(
-        key,
-        Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), lambda: now, lambda: now),
-    )
+    return await reconcile(key, context_of(cluster, solver, lambda: now, **others))
 
 
 async def until_settled(cluster: FakeCluster, solver: FakeOptimizer | None = None) -> int:
@@ -251,6 +258,9 @@ async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> Non
     assert outcome is ReconcileResult.SETTLED
     assert cluster.writes == ["status Optimizer inferno"]
     assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
+    assert "spec.optimize" in optimized(cluster)[2]
+    status = find(cluster, "Optimizer", "inferno")["status"]
+    assert (status["done"], "lastOptimization" in status) == (False, False)
     assert not solver.systems
 
 
@@ -303,6 +313,7 @@ async def test_an_empty_namespace_is_optimized_in_no_time() -> None:
     assert outcome is ReconcileResult.SETTLED
     assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
     assert find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]["servers"] == 0
+    assert optimized(cluster)[2] == "0 of 0 servers have an allocation, 0 cents/hour"
 
 
 async def test_an_optimizer_sees_its_own_namespace_only() -> None:
@@ -325,8 +336,18 @@ async def test_an_optimizer_without_a_spec_says_so_and_waits_for_one() -> None:
 
     outcome = await reconciled(cluster)
 
+    status = find(cluster, "Optimizer", "inferno")["status"]
     assert outcome is ReconcileResult.SETTLED
     assert optimized(cluster) == ("False", "InvalidSpec", "spec is missing")
+    assert condition(cluster, "Optimizer", "inferno", "Ready") == optimized(cluster)
+    assert (status["active"], status["done"]) == (False, False)
+    assert {event.message for event in cluster.events} == {"spec is missing"}
+
+    cluster.add({**optimizer(optimize=False), "status": status})
+    await reconciled(cluster)
+
+    assert condition(cluster, "Optimizer", "inferno", "Ready")[0] == "True"
+    assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
 
 
 async def test_an_object_without_a_spec_says_so_and_the_rest_is_optimized() -> None:
@@ -515,25 +536,22 @@ async def test_a_spec_that_changes_during_the_solve_is_not_lost() -> None:
     assert status["done"] is True
 
 
-@pytest.mark.parametrize("change_", [{"mode": "Approve"}, {"optimize": False}])
+def delete_optimizer(cluster: FakeCluster) -> None:
+    metadata = find(cluster, "Optimizer", "inferno")["metadata"]
+    cluster.add(optimizer(**{**metadata, "deletionTimestamp": f"{NOW:%FT%TZ}"}))
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [partial(change, mode="Approve"), partial(change, optimize=False), delete_optimizer],
+    ids=["another mode", "withdrawn", "deleted"],
+)
 async def test_what_was_decided_is_not_written_after_the_optimizer_changed(
-    change_: dict[str, Any],
+    happens: Callable[[FakeCluster], None],
 ) -> None:
     cluster = scene()
 
-    await reconciled(cluster, Interrupted(lambda: change(cluster, **change_)))
-
-    assert all("desiredAlloc" not in find(cluster, "Server", name)["spec"] for name in "st")
-
-
-async def test_what_was_decided_is_not_written_after_the_optimizer_was_deleted() -> None:
-    cluster = scene()
-
-    def delete() -> None:
-        metadata = find(cluster, "Optimizer", "inferno")["metadata"]
-        cluster.add(optimizer(**{**metadata, "deletionTimestamp": f"{NOW:%FT%TZ}"}))
-
-    await reconciled(cluster, Interrupted(delete))
+    await reconciled(cluster, Interrupted(lambda: happens(cluster)))
 
     assert optimized(cluster)[:2] == ("Unknown", "Optimizing")
     assert all("desiredAlloc" not in find(cluster, "Server", name)["spec"] for name in "st")
@@ -547,7 +565,9 @@ async def test_a_request_withdrawn_during_the_solve_stays_withdrawn() -> None:
     await until_settled(cluster, solver)
 
     assert len(solver.systems) == 1
-    assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
+    assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
+    inferno = find(cluster, "Optimizer", "inferno")
+    assert (inferno["spec"]["optimize"], inferno["status"]["done"]) == (False, False)
 
 
 async def test_a_change_right_before_the_request_is_cleared_is_not_lost() -> None:
@@ -675,8 +695,7 @@ async def all_work_done() -> None:
 def working_on(
     cluster: FakeCluster, solver: FakeOptimizer, backoff: Backoff = AT_ONCE
 ) -> WorkQueue[Key]:
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
-    return WorkQueue(partial(reconcile, context=context), backoff)
+    return WorkQueue(partial(reconcile, context=context_of(cluster, solver)), backoff)
 
 
 async def test_our_own_writes_come_back_as_events_and_start_nothing() -> None:
@@ -833,10 +852,7 @@ class Counted:
 
 async def test_replicas_that_find_no_node_are_told_on_the_optimizer() -> None:
     cluster = scene()
-    context = Context(
-        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, machines=Counted()
-    )
-    await reconcile(INFERNO, context)
+    await reconciled(cluster, machines=Counted())
 
     assert desired(cluster, "s") == ("A", 2, 20)
     assert "1 x T are left out: replicas found no node" in optimized(cluster)[2]
@@ -879,10 +895,7 @@ async def test_a_server_for_which_cards_are_short_is_never_given_less_than_runs(
 
     for _ in range(3):
         cluster.add(optimizer(parameters=parameters))
-        context = Context(
-            cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, loads=LastGood()
-        )
-        assert not (await reconcile(INFERNO, context)).failed
+        assert not (await reconciled(cluster, loads=LastGood())).failed
         seen.append(desired(cluster, "s"))
 
     assert seen == [("A", 4, 40)] * 3
@@ -924,7 +937,7 @@ def measured_scene(*others: Manifest, cards: int = 8) -> FakeCluster:
 async def plans_after(cluster: FakeCluster, *seconds: int) -> list[int]:
     """Replicas of the measured Server after plans of one operator at these times."""
     time = NOW
-    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: time, lambda: time)
+    context = context_of(cluster, now=lambda: time)
     found = []
     for passed in seconds:
         time = NOW + timedelta(seconds=passed)
@@ -955,12 +968,9 @@ async def test_what_waits_to_be_reduced_takes_no_card_from_anybody() -> None:
 async def test_what_waits_to_be_reduced_fits_on_the_nodes() -> None:
     """Only two cards are on a node, so a plan with four replicas is none."""
     cluster = measured_scene()
-    context = Context(
-        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, machines=Counted()
-    )
     cluster.add(optimizer())
 
-    await reconcile(INFERNO, context)
+    await reconciled(cluster, machines=Counted())
 
     assert desired(cluster, "s") == ("A", 1, 10)
 

@@ -18,14 +18,7 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster, FakeOptimizer
-from tests.unit.operator.objects import (
-    NOW,
-    Manifest,
-    born,
-    optimizer,
-    server,
-    system,
-)
+from tests.unit.operator.objects import NOW, Manifest, born, optimizer, server, system
 
 INTERVAL = 60
 INFERNO = Key("default", "inferno")

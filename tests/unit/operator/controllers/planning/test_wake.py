@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inferno_operator.controllers.planning.ports import Context, OnDemand, Optimization, Permission
+from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import VALID, Update, build_server_update
@@ -267,35 +267,3 @@ async def test_a_server_that_wakes_keeps_what_its_status_remembers() -> None:
 
     assert decided(cluster, "s") == 1
     assert cluster.objects["Server", Key("default", "s")]["status"].items() >= remembered.items()
-
-
-class NothingAllowed:
-    """Permits nothing, as a person has to approve everything."""
-
-    async def permit(self, optimization: Optimization) -> Permission:
-        del optimization
-        return Permission(())
-
-    async def permit_additions(self, optimization: Optimization) -> Permission:
-        return await self.permit(optimization)
-
-    async def written(self, permission: Permission) -> None:
-        del permission
-
-
-async def test_a_server_that_needs_approval_does_not_wake() -> None:
-    cluster = scene(4)
-    see_requests(cluster, 1.0)
-    context = Context(
-        cluster,
-        OnDemand(cluster),
-        FakeOptimizer(),
-        lambda: NOW,
-        lambda: NOW,
-        approver=NothingAllowed(),
-    )
-
-    await wake(INFERNO, context)
-
-    assert decided(cluster, "s") == 0
-    assert not context.memories["default"].woken_servers
