@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from inferno_operator.controllers.planning.conversions import convert_names
+from inferno_operator.controllers.planning.mistakes import find_unplanned, find_wrong_names
 from inferno_operator.controllers.planning.plans import (
     FOLLOWED,
     PlanApprover,
@@ -30,21 +30,17 @@ from inferno_operator.controllers.planning.reconcile import find_rival, reconcil
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import (
     Update,
-    build_exclusion,
-    build_server_update,
 )
 from inferno_operator.controllers.planning.waking import wake
 from inferno_operator.resources import (
     DESIRED_ALLOC,
     SYSTEM_RESOURCES,
-    Capacity,
-    Condition,
     Optimizer,
     Server,
 )
-from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Verdict
+from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
-from inferno_operator.resources.observation import Observation, of_kind, only, readable
+from inferno_operator.resources.observation import Observation, of_kind, readable
 from inferno_operator.runtime.cache import ObjectDifference, generation_of
 from inferno_operator.runtime.finalizers import FINALIZER, add_finalizer, clean_up, remove_finalizer
 from inferno_operator.runtime.informers import Area, Informers, Subscription
@@ -52,8 +48,6 @@ from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import Locks, ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError
-from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.system import System
 
 KINDS = tuple(map(kind_of, SYSTEM_RESOURCES))
@@ -291,72 +285,6 @@ def _read_input(manifest: Manifest) -> tuple[object, ...]:
     names = "uid", "finalizers", "deletionTimestamp"
     counted = manifest.get("status", {}).get("counted")  # of a Capacity
     return (spec, counted, *(metadata.get(name) for name in names))
-
-
-WRONG_NAMES = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, Reason.NO_TARGET})
-"""Reasons that follow from names alone, whatever the load and the cards are."""
-
-TAKEN = ("name", "modelBooster", "workloads")
-"""Fields of a Server that are invalid where an older one has the same."""
-
-
-def find_wrong_names(observations: Iterable[Observation]) -> Iterator[Update]:
-    """Yield the updates of Servers with wrong names, and of those whose names are right again."""
-    all_objects = list(observations)
-    # Cards that nobody has counted yet would be an error, and names do not depend on them.
-    resources = [r for r in readable(all_objects) if not isinstance(r, Capacity)]
-    servers = tuple(map(convert_names, only(Server, resources)))
-    snapshot = build_system(resources)
-    taken = {id(resource): p for resource, p in snapshot.excluded if p.field in TAKEN}
-    catalogue = Catalogue(replace(snapshot.system, servers=servers))
-    for observation in of_kind(all_objects, Server):
-        server, allocated = observation.resource, observation.status.condition(ALLOCATED)
-        if server is None:
-            continue
-        case = catalogue.case(convert_names(server))
-        if problem := taken.get(id(server)):
-            yield build_server_update(observation, build_exclusion(server.spec.name, problem))
-        elif isinstance(case, Decision) and case.reason in WRONG_NAMES:
-            yield build_server_update(observation, case)
-        elif allocated is not None and _names_were_wrong(allocated):
-            message = "references are valid again; waiting for the next optimization"
-            ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
-            stays = Verdict(
-                ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message
-            )
-            yield Update.of(observation, (ready, stays), active=observation.status.active)
-
-
-def _names_were_wrong(allocated: Condition) -> bool:
-    field = allocated.message.partition(": ")[0]
-    is_taken = allocated.reason == Reason.INVALID_SPEC and field in TAKEN
-    return is_taken or allocated.reason in WRONG_NAMES
-
-
-NO_OPTIMIZER = Verdict(
-    READY,
-    holds=None,
-    reason="NoOptimizer",
-    message="no Optimizer in this namespace: the last decision stays in force;"
-    " create an Optimizer to resume planning",
-)
-DUE = replace(
-    NO_OPTIMIZER,
-    reason="NotOptimized",
-    message="there is an Optimizer again; waiting for the next optimization",
-)
-
-
-def find_unplanned(observations: Iterable[Observation], *, has_optimizer: bool) -> Iterator[Update]:
-    """Yield updates of decided Servers that nobody plans for, or that somebody plans for again."""
-    for observation in observations:
-        ready, allocated = map(observation.status.condition, (READY, ALLOCATED))
-        is_reported = ready is not None and ready.reason == NO_OPTIMIZER.reason
-        if allocated is not None and is_reported is has_optimizer:
-            known = map(observation.status.condition, (WARNINGS, ALLOCATED))
-            stay = (Verdict.of(condition) for condition in known if condition)
-            newest = DUE if has_optimizer else NO_OPTIMIZER
-            yield Update.of(observation, (newest, *stay), active=observation.status.active)
 
 
 SETTLE_SECONDS = 1.0

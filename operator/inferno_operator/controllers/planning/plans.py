@@ -376,13 +376,11 @@ def read_decisions(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
     }
 
 
-def has_all_changes(plan: Plan, proposal: Proposal) -> bool:
-    """Whether a Plan from the same inputs has all changes of a proposal.
+def _has_all_changes(plan: Plan, proposal: Proposal) -> bool:
+    """Whether a Plan from the same inputs has all changes of a proposal, and perhaps more.
 
-    It may have more: those that are written already.
+    Those may be written already.
     """
-    if plan.spec.inputs_digest != proposal.spec.inputs_digest:
-        return False
     placed = read_decisions(plan)
     return all(
         name in placed and count_by_place(placed[name]) == count_by_place(step.after)
@@ -390,15 +388,13 @@ def has_all_changes(plan: Plan, proposal: Proposal) -> bool:
     )
 
 
-def may_answer_for(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
-    """Whether an answer to a Plan is an answer to a proposal too, although the two may differ.
+def _may_answer_for(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
+    """Whether an answer to a Plan from the same inputs is one to a proposal that may differ.
 
     Loads that are measured move all the time, so decisions move too. The proposal is close if it
-    has the same inputs, changes no other Server, and no load has moved by more than the tolerance.
+    changes no other Server, and no load has moved by more than the tolerance.
     """
-    if not plan.spec.decisions or plan.spec.inputs_digest != proposal.spec.inputs_digest:
-        return False
-    if not proposal.steps.keys() <= read_decisions(plan).keys():
+    if not plan.spec.decisions or not proposal.steps.keys() <= read_decisions(plan).keys():
         return False
     return not find_moved_load(unpack_decisions(plan.spec.decisions), resources)
 
@@ -529,34 +525,39 @@ class PlanApprover:
         self, plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
     ) -> Observation[Plan] | None:
         """Return the newest Plan, if it is not finished and is what was decided now."""
-        plan = plans[-1].resource if plans else None
+        plan = _find_newest(plans, proposal, optimization.optimizer)
         if plan is None or plan.is_finished:
             return None
-        if not is_plan_of(plan, optimization.optimizer):
-            return None
-        if has_all_changes(plan, proposal):
+        if _has_all_changes(plan, proposal):
             return plans[-1]
         if plan.status.phase != "Proposed":
             return None
-        waits = (
-            decide_next(plans[-1], plan, optimization.optimizer, (), self._now()).update is not None
-        )
+        following = decide_next(plans[-1], plan, optimization.optimizer, (), self._now())
         resources = readable(optimization.observations)
-        return plans[-1] if waits and may_answer_for(plan, proposal, resources) else None
+        stays = following.update is not None and _may_answer_for(plan, proposal, resources)
+        return plans[-1] if stays else None
 
 
 def _find_rejected(
     plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
 ) -> str | None:
     """Return the name of the newest Plan, if a person rejected what is proposed again."""
-    plan = plans[-1].resource if plans else None
+    plan = _find_newest(plans, proposal, optimization.optimizer)
     if plan is None or plan.status.phase != "Rejected":
         return None
-    if not is_plan_of(plan, optimization.optimizer):
-        return None
     resources = readable(optimization.observations)
-    is_again = has_all_changes(plan, proposal) or may_answer_for(plan, proposal, resources)
+    is_again = _has_all_changes(plan, proposal) or _may_answer_for(plan, proposal, resources)
     return plan.metadata.name if is_again else None
+
+
+def _find_newest(
+    plans: Sequence[Observation[Plan]], proposal: Proposal, optimizer: Optimizer
+) -> Plan | None:
+    """Return the newest Plan, if it is of this Optimizer and from the inputs of a proposal."""
+    plan = plans[-1].resource if plans else None
+    if plan is None or not is_plan_of(plan, optimizer):
+        return None
+    return plan if plan.spec.inputs_digest == proposal.spec.inputs_digest else None
 
 
 def _permit_all(optimization: Optimization) -> list[Update]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -184,17 +184,8 @@ class ApproveAll:
         """Do nothing."""
 
 
-class KeySource(Protocol):
-    """Gives the key with which the operator signs its Plans."""
-
-    async def __call__(self) -> bytes:
-        """Return the key.
-
-        Raises
-        ------
-        InfernoError
-            It cannot be read now.
-        """
+KeySource = Callable[[], Awaitable[bytes]]
+"""Gives the key with which the operator signs its Plans; raises `InfernoError` without one."""
 
 
 @dataclass(frozen=True, slots=True)
