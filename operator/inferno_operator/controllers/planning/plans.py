@@ -110,25 +110,19 @@ class PlanStore:
         """Return why Plans are not known, such as that their kind is not installed."""
         return self._objects.trouble
 
-    async def plans(self, namespace: str) -> Sequence[Observation[Plan]]:
-        """Return the Plans of a namespace that the operator made and that are not being deleted.
+    async def read(
+        self, namespace: str
+    ) -> tuple[Sequence[Observation[Plan]], Sequence[Observation[Plan]]]:
+        """Return the Plans that the operator made, the oldest first, and the strangers.
 
-        The oldest come first.
+        Somebody else made these, or nobody can read them. Plans that are being deleted are left
+        out.
 
         Raises
         ------
         UnavailableError
             They are not known now.
         """
-        return (await self._read(namespace))[0]
-
-    async def strangers(self, namespace: str) -> Sequence[Observation[Plan]]:
-        """Return the other Plans of a namespace: somebody else made them, or none can read them."""
-        return (await self._read(namespace))[1]
-
-    async def _read(
-        self, namespace: str
-    ) -> tuple[list[Observation[Plan]], list[Observation[Plan]]]:
         await self._objects.complete(PATIENCE_SECONDS)
         seal = Seal(await self._key())
         ours: list[tuple[object, Observation[Plan]]] = []
@@ -196,7 +190,7 @@ class PlanStore:
         A name that somebody else took is left out; it does not say where to count on.
         """
         name = optimizer.metadata.name
-        plans, strangers = await self._read(optimizer.metadata.namespace)
+        plans, strangers = await self.read(optimizer.metadata.namespace)
         keys = (o.reference.key.name.rpartition("-") for o in plans)
         numbers = [int(number) for owner, _, number in keys if owner == name and number.isdigit()]
         taken = {o.reference.key.name for o in strangers}
@@ -464,7 +458,7 @@ class PlanApprover:
         trouble = self._store.trouble()
         if isinstance(trouble, GoneError | RejectedError):
             return _permit_unrecorded(optimization, proposal, trouble, now)
-        plans = await self._store.plans(optimizer.metadata.namespace)
+        plans, _ = await self._store.read(optimizer.metadata.namespace)
         if proposal is None:
             await self._supersede_proposed(plans, optimizer, now)
             return Permission(_permit_all(optimization))
@@ -510,7 +504,7 @@ class PlanApprover:
             if optimizer.spec.guard is not None:  # nobody could answer
                 return Permission(())
         else:
-            plans = await self._store.plans(optimizer.metadata.namespace)
+            plans, _ = await self._store.read(optimizer.metadata.namespace)
             if _find_rejected(plans, proposal, optimization) is not None:
                 return Permission(())
         added = find_additions(optimization, proposal, self._now())
@@ -664,16 +658,18 @@ async def reconcile_plans(namespace: str, context: PlanContext) -> ReconcileResu
 
 async def _reconcile(namespace: str, context: PlanContext) -> ReconcileResult:
     store, steps = context.store, _Steps()
-    for observation in await store.strangers(namespace):
+    _, strangers = await store.read(namespace)
+    for observation in strangers:
         await steps.take(_dismiss_stranger(observation, context), observation)
-    for observation, newer in find_replaced(await store.plans(namespace)):
+    plans, _ = await store.read(namespace)
+    for observation, newer in find_replaced(plans):
         update = status.report_superseded(observation, f"Plan {newer} is newer", context.now())
         await steps.take(store.write(observation, update), observation)
+    plans, _ = await store.read(namespace)
     waits = [
-        await steps.take(_advance_plan(observation, context), observation)
-        for observation in await store.plans(namespace)
+        await steps.take(_advance_plan(observation, context), observation) for observation in plans
     ]
-    plans, strangers = await store.plans(namespace), await store.strangers(namespace)
+    plans, strangers = await store.read(namespace)
     for observation in find_pruned(plans, strangers, store.history(namespace)):
         await steps.take(store.delete(observation), observation)
     if steps.failed:

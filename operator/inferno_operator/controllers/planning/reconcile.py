@@ -6,7 +6,6 @@ the decisions on the objects of the namespace, or it only writes the Optimizer's
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.planning import status
@@ -39,25 +38,6 @@ from inferno_optimizer.surplus import keep_roles, with_surplus
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleStep:
-    """The next step for an Optimizer: a status to write, and then an optimization if one is due.
-
-    `resource` is the Optimizer if one is; `again_after` the seconds until the next reconcile, None
-    if that waits for a change; `interval` those between two optimizations, if any.
-    """
-
-    update: Update
-    resource: Optimizer | None = None
-    again_after: float | None = None
-    interval: float | None = None
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether `spec.optimize` requested it, so that the request is to be cleared."""
-        return self.resource is not None and self.resource.spec.optimize
-
-
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
     """Do what an Optimizer requests; a failure is written on its status and retried later."""
     urgent = context.memories[key.namespace].urgent_optimizers
@@ -80,18 +60,30 @@ async def _take_next_step(key: Key, context: Context, *, is_urgent: bool) -> Rec
     observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
     if observation.deleted is not None:
         return await _release(observation, context)
-    resource, others = observation.resource, list[Observation[Optimizer]]()
-    if resource is not None and (resource.spec.interval is not None or resource.spec.optimize):
-        listing = await context.cluster.list(OPTIMIZER, key.namespace)
-        others = [observe(Optimizer, manifest) for manifest in listing.manifests]
-    step = find_next_step(observation, others, context.now(), is_urgent=is_urgent)
-    context.observer.scheduled(key, step.interval)
-    if step.resource is None:
-        await context.writer.write(step.update)
-        return ReconcileResult.due_after(step.again_after)
+    optimizer, rival = observation.resource, await _read_rival(observation, context)
+    wait_s = find_seconds_until_due(observation, context.now())
+    interval = optimizer.spec.interval if optimizer and rival is None else None
+    context.observer.scheduled(key, interval)
+    if optimizer is None:
+        update = status.report_unreadable_optimizer(observation)
+    elif rival is not None:
+        update, wait_s = status.report_rival(observation, rival.metadata.name), rival.spec.interval
+    elif wait_s is None or (wait_s > 0 and not is_urgent):
+        update = status.report_settled(observation)
+    else:
+        return await _try_to_optimize(observation, optimizer, context)
+    await context.writer.write(update)
+    return ReconcileResult.due_after(wait_s)
+
+
+async def _try_to_optimize(
+    observation: Observation[Optimizer], optimizer: Optimizer, context: Context
+) -> ReconcileResult:
+    """Optimize, one after the other in a namespace; a failure is written on the status."""
+    key = observation.reference.key
     try:
         async with context.locks[key.namespace]:
-            await _optimize(observation, step, step.resource, context)
+            await _optimize(observation, optimizer, context)
     except StaleError as error:
         logger.info("%s; trying again", error)
         return ReconcileResult.FAILED
@@ -100,11 +92,11 @@ async def _take_next_step(key: Key, context: Context, *, is_urgent: bool) -> Rec
         context.observer.failed(key, error.reason)
         await context.writer.write(status.report_failure(observation, error))
         return ReconcileResult.FAILED
-    return ReconcileResult.due_after(step.again_after)
+    return ReconcileResult.due_after(optimizer.spec.interval)
 
 
 async def _optimize(
-    observation: Observation[Optimizer], step: ScheduleStep, optimizer: Optimizer, context: Context
+    observation: Observation[Optimizer], optimizer: Optimizer, context: Context
 ) -> None:
     """Observe, solve, propose, write what may be written, and report; then clear the request.
 
@@ -113,8 +105,9 @@ async def _optimize(
     key, writer = observation.reference.key, context.writer
     memory = context.memories[key.namespace]
     context.observer.started(key)
-    if step.is_requested:  # an optimization at an interval is only reported when it is done
-        observation = await _write_status(observation, step.update, writer)
+    is_requested = optimizer.spec.optimize
+    if is_requested:  # an optimization at an interval is only reported when it is done
+        observation = await _write_status(observation, status.report_start(observation), writer)
 
     # Observe.
     machines = await context.machines.nodes(key.namespace)
@@ -157,7 +150,7 @@ async def _optimize(
 
         # Limit, and write.
         permission = await context.approver.permit(
-            Optimization(optimizer, objects, updates, snapshot, solution, step.is_requested)
+            Optimization(optimizer, objects, updates, snapshot, solution, is_requested)
         )
         permitted = [u for u in permission.updates if u.reference.uid not in stays]
         await writer.write_all(permitted, status.summarize_events(observation, permitted))
@@ -170,10 +163,18 @@ async def _optimize(
         observation, solution, context.now(), troubles, permission.message
     )
     observation = await _write_status(observation, result, writer)
-    if step.is_requested:
+    if is_requested:
         await clear_request(observation.reference, context.cluster)
     context.observer.optimized(key, snapshot.system, solution)
     logger.info("%s: %s", observation.reference, result.main.message)
+
+
+async def _read_rival(observation: Observation[Optimizer], context: Context) -> Optimizer | None:
+    optimizer = observation.resource
+    if optimizer is None or (optimizer.spec.interval is None and not optimizer.spec.optimize):
+        return None
+    listing = await context.cluster.list(OPTIMIZER, observation.reference.key.namespace)
+    return find_rival(observation, [observe(Optimizer, found) for found in listing.manifests])
 
 
 async def _release(observation: Observation[Optimizer], context: Context) -> ReconcileResult:
@@ -218,34 +219,6 @@ def _check_is_unchanged(observation: Observation[Optimizer], newest: Observation
     before, after = ((o.reference.uid, o.generation, o.deleted) for o in (observation, newest))
     if before != after:
         raise StaleError(f"{observation.reference} changed during the optimization")
-
-
-def find_next_step(
-    observation: Observation[Optimizer],
-    others: Iterable[Observation[Optimizer]],
-    now: datetime,
-    *,
-    is_urgent: bool = False,
-) -> ScheduleStep:
-    """Decide the next step for an Optimizer; an urgent one does not wait for its interval.
-
-    `others` are all Optimizers of its namespace.
-    """
-    resource = observation.resource
-    if resource is None:
-        return ScheduleStep(status.report_unreadable_optimizer(observation))
-    other = find_rival(observation, others)
-    if other is not None:
-        update = status.report_rival(observation, other.metadata.name)
-        return ScheduleStep(update, again_after=other.spec.interval)
-    wait_s, interval = find_seconds_until_due(observation, now), resource.spec.interval
-    if wait_s and is_urgent:
-        wait_s = 0.0
-    if wait_s != 0:
-        return ScheduleStep(
-            status.report_settled(observation), again_after=wait_s, interval=interval
-        )
-    return ScheduleStep(status.report_start(observation), resource, interval, interval)
 
 
 def find_seconds_until_due(observation: Observation[Optimizer], now: datetime) -> float | None:
