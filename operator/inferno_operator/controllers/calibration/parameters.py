@@ -42,16 +42,10 @@ FEWEST_ROWS = 2
 def calibrate_models(
     windows: Mapping[Pair, Sequence[Window]], models: Mapping[tuple[str, str], Model], now: datetime
 ) -> Mapping[tuple[str, str], tuple[CalibratedData, ...]]:
-    """The calibration of each model, sorted by accelerator.
+    """The calibration of each model, by namespace and spec.name, sorted by accelerator.
 
-    Parameters
-    ----------
-    windows
-        What the replicas of each model did on each accelerator.
-    models
-        The models that are calibrated, by namespace and spec.name; windows of others are left out.
-    now
-        The time.
+    `windows` have what replicas of each model did on each accelerator; those of others are left
+    out.
     """
     pairs = [pair for pair in sorted(windows) if (pair.namespace, pair.model) in models]
     pair_models = [models[pair.namespace, pair.model] for pair in pairs]
@@ -77,12 +71,7 @@ def calibrate_models(
 def add_prefill_batch(new: Iterable[Window], before: Iterable[Window]) -> list[Window]:
     """New windows of replicas with the batch of their prefills; see `windows.lagged`.
 
-    Parameters
-    ----------
-    new
-        The newest window of each replica.
-    before
-        Other windows; those that are not earlier than all of the new ones do not count.
+    Of the windows `before` those count that are earlier than all of the new ones.
     """
     windows = list(new)
     first = min((window.end for window in windows), default=0.0)

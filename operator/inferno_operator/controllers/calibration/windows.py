@@ -23,10 +23,7 @@ class WindowSource(Protocol):
     async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
         """Return the newest window of each replica that ends at a Unix time [s], or now.
 
-        Raises
-        ------
-        InfernoError
-            What measures cannot be asked.
+        Raises `InfernoError` if what measures cannot be asked.
         """
 
 

@@ -284,12 +284,8 @@ class CountResult:
 async def reconcile(context: Context) -> CountResult:
     """Count the cards of all namespaces that ask for it, and write the counts that changed.
 
-    What fails is written on the Capacities: their last counts stay.
-
-    Raises
-    ------
-    InfernoError
-        The Capacities cannot be read or written.
+    What fails is written on the Capacities, whose last counts stay; `InfernoError` if they
+    themselves cannot be read or written.
     """
     requested = find_requested(await _read_capacities(context))
     now = context.now()

@@ -47,10 +47,7 @@ class Selectors:
     async def read(self, namespace: str, places: Iterable[WorkloadPlace], pods: PodIndex) -> None:
         """Read the selectors of the workloads of a namespace; those that do not exist have none.
 
-        Raises
-        ------
-        InfernoError
-            A workload cannot be read.
+        Raises `InfernoError` if a workload cannot be read.
         """
         wanted = set(places)
         for place in [p for p in self.known if p[0] == namespace and p not in wanted]:

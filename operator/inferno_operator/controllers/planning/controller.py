@@ -161,16 +161,8 @@ class Work:
 class OptimizationController:
     """Reconciles Optimizers, and keeps the contents of a stateful optimizer up to date.
 
-    Parameters
-    ----------
-    context
-        The context of reconciles; in stateful mode its source is replaced by a mirror.
-    informers
-        What watches.
-    stateful
-        Whether objects of all kinds are mirrored instead of read on demand.
-    store
-        The optimizer, if it stores the objects that it is sent; requires stateful mode.
+    In stateful mode objects of all kinds are mirrored instead of read on demand. It is required by
+    a `store`: an optimizer that stores the objects that it is sent.
     """
 
     def __init__(

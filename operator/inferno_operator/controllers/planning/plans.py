@@ -116,12 +116,7 @@ class PlanStore:
         """Return the Plans that the operator made, the oldest first, and the strangers.
 
         Somebody else made these, or nobody can read them. Plans that are being deleted are left
-        out.
-
-        Raises
-        ------
-        UnavailableError
-            They are not known now.
+        out. Raises `UnavailableError` while they are not known.
         """
         await self._objects.complete(PATIENCE_SECONDS)
         seal = Seal(await self._key())
@@ -449,10 +444,7 @@ class PlanApprover:
     async def permit(self, optimization: Optimization) -> Permission:
         """Record an optimization, of which nothing is written yet.
 
-        Raises
-        ------
-        RejectedError
-            Plans may have to wait for approval, but there can be none.
+        Raises `RejectedError` where Plans may have to wait for approval, but there can be none.
         """
         optimizer, proposal, now = optimization.optimizer, build_proposal(optimization), self._now()
         trouble = self._store.trouble()
@@ -732,10 +724,7 @@ async def _carry_out(
 ) -> float | None:
     """Write the decisions of a Plan on the Servers, if its inputs are still the same.
 
-    Raises
-    ------
-    RejectedError
-        The API server refuses a write; the Plan says so, and a later try may succeed.
+    Raises `RejectedError` if the API server refuses a write; a later try may succeed.
     """
     namespace, store = plan.metadata.namespace, context.store
     # Servers that were never measured are waited for now; under the lock, others would wait, too.

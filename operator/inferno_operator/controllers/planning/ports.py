@@ -82,10 +82,7 @@ class ObjectSource(Protocol):
     async def objects(self, namespace: str) -> Sequence[Observation]:
         """Return the objects of the kinds in `READ` that are not being deleted, in any order.
 
-        Raises
-        ------
-        UnavailableError
-            Some kinds cannot be read now.
+        Raises `UnavailableError` while some kinds cannot be read.
         """
 
 

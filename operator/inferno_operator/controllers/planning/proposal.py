@@ -274,10 +274,7 @@ def _compress(text: bytes) -> str:
 def unpack(packed: str, limit: int = MAX_UNPACKED) -> bytes:
     """Return what `pack` compressed, without ever having more than `limit` bytes of it.
 
-    Raises
-    ------
-    UnreadablePlanError
-        The text is damaged, or larger.
+    Raises `UnreadablePlanError` if the text is damaged, or larger.
     """
     decoder = zlib.decompressobj(GZIP)
     try:
@@ -300,10 +297,7 @@ def pack_decisions(decisions: Iterable[StoredDecision]) -> str:
 def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
     """Return the decisions of `pack_decisions`, each of them checked.
 
-    Raises
-    ------
-    UnreadablePlanError
-        They are left out, damaged, or none that can be carried out.
+    Raises `UnreadablePlanError` if they are left out, damaged, or none that can be carried out.
     """
     if not packed:
         raise UnreadablePlanError("its decisions are left out, because there are too many")

@@ -96,13 +96,7 @@ Stage = Callable[[Snapshot], Snapshot]
 
 
 def take_snapshot(inputs: Inputs) -> Snapshot:
-    """Return the snapshot of a namespace.
-
-    Raises
-    ------
-    UnavailableError
-        Cards are to be counted from nodes, and have not been counted yet.
-    """
+    """Return the snapshot of a namespace; `UnavailableError` if its cards are not counted yet."""
     stages: Sequence[Stage] = (
         # Others refer to objects by name. Of two with one name, they meant the older one.
         leave_out_duplicates,
