@@ -273,10 +273,8 @@ def _find_backlog(measured: Measured, target: Target | None) -> float | None:
 def set_scheduled_replicas(server: Server, now: datetime) -> Server:
     """Return a Server with the fewest replicas that it is to have now, as somebody knows."""
     fewest = server.fewest_replicas(now)
-    if fewest == server.spec.min_num_replicas:
-        return server
-    spec = server.spec.model_copy(update={"min_num_replicas": fewest})
-    return server.model_copy(update={"spec": spec})
+    is_same = fewest == server.spec.min_num_replicas
+    return server if is_same else server.replace_spec(min_num_replicas=fewest)
 
 
 def set_last_good_load(server: Server) -> Server:
@@ -322,26 +320,18 @@ def _keep_replicas(server: Server, measured: Measured | None) -> Server:
     keeps_accelerator = bool(
         not decided and current and current.accelerator and current.placed_replicas
     )
-    spec = server.spec.model_copy(
-        update={
-            "min_num_replicas": max(server.spec.min_num_replicas, least),
-            "keep_accelerator": server.spec.keep_accelerator or keeps_accelerator,
-        }
+    return server.replace_spec(
+        min_num_replicas=max(server.spec.min_num_replicas, least),
+        keep_accelerator=server.spec.keep_accelerator or keeps_accelerator,
     )
-    return server.model_copy(update={"spec": spec})
 
 
 def remove_load(server: Server) -> Server:
     """Return the Server as one of which nothing is known: nothing is decided for it yet."""
-    return server.model_copy(
-        update={"spec": server.spec.model_copy(update={"current_alloc": None})}
-    )
+    return server.replace_spec(current_alloc=None)
 
 
 def set_load(server: Server, load: Load) -> Server:
     """Return the Server with this load."""
     current = server.spec.current_alloc or ServerAllocation(accelerator="", num_replicas=0)
-    allocation = current.model_copy(update={"load": load})
-    return server.model_copy(
-        update={"spec": server.spec.model_copy(update={"current_alloc": allocation})}
-    )
+    return server.replace_spec(current_alloc=current.model_copy(update={"load": load}))

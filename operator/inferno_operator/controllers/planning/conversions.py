@@ -310,9 +310,7 @@ def remove_shared(server: Server, shared: Container[str]) -> Server:
         num_replicas=sum(part.num_replicas for part in own),
         mix=own,
     )
-    return server.model_copy(
-        update={"spec": server.spec.model_copy(update={"current_alloc": runs})}
-    )
+    return server.replace_spec(current_alloc=runs)
 
 
 def _list_object_names(server: Server) -> Iterator[tuple[str, ObjectName]]:

@@ -1,7 +1,7 @@
 """A cluster in memory with an Optimizer, the optimization and the plans controller's parts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -38,6 +38,17 @@ INFERNO = Key(NAMESPACE, "inferno")
 async def key() -> bytes:
     """The key of the operator."""
     return KEY
+
+
+def context_of(
+    cluster: FakeCluster,
+    solver: FakeOptimizer | None = None,
+    now: Callable[[], datetime] = lambda: NOW,
+    **others: Any,  # noqa: ANN401 - of a Context
+) -> OptimizationContext:
+    """What a reconcile needs, on a cluster in memory."""
+    optimizer = solver or FakeOptimizer()
+    return OptimizationContext(cluster, OnDemand(cluster), optimizer, now, now, **others)
 
 
 def signed(manifest: Manifest) -> Manifest:
@@ -100,21 +111,12 @@ class Scene:
         self._loads = loads
         self.now = NOW
         self.objects = Informers(cluster).subscribe(FOLLOWED)
-        source = OnDemand(cluster)
-        locks, writes = Locks(), Locks()
+        source, locks, writes = OnDemand(cluster), Locks(), Locks()
         store = PlanStore(self.objects, cluster, self.clock, key)
         self._plans = PlanContext(cluster, store, source, loads, self.clock, locks, writes)
-        self._optimization = OptimizationContext(
-            cluster,
-            source,
-            FakeOptimizer(),
-            self.clock,
-            self.clock,
-            loads=loads,
-            approver=PlanApprover(store, self.clock),
-            locks=locks,
-            writes=writes,
-        )
+        approver = PlanApprover(store, self.clock)
+        more = {"loads": loads, "approver": approver, "locks": locks, "writes": writes}
+        self._optimization = context_of(cluster, now=self.clock, **more)
 
     def clock(self) -> datetime:
         return self.now

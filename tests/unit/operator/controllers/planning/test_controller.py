@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from inferno_operator.controllers.planning.controller import OptimizationController, Work
-from inferno_operator.controllers.planning.ports import Context, Mirrored, OnDemand
+from inferno_operator.controllers.planning.ports import Mirrored
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.finalizers import FINALIZER
@@ -17,7 +17,8 @@ from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.background import in_background, started
-from tests.unit.operator.objects import NOW, Manifest, optimizer, server, system
+from tests.unit.operator.controllers.planning.scene import context_of
+from tests.unit.operator.objects import Manifest, optimizer, server, system
 
 SCENE = (*system(4), server("S"))
 
@@ -44,9 +45,7 @@ def cluster_of(*manifests: Manifest) -> FakeCluster:
 async def running(
     cluster: FakeCluster, *, keeper: FakeKeeper | None = None, stateful: bool = False
 ) -> AsyncGenerator[OptimizationController]:
-    context = Context(
-        cluster, OnDemand(cluster), keeper or FakeOptimizer(), lambda: NOW, lambda: NOW
-    )
+    context = context_of(cluster, keeper)
     controller = OptimizationController(
         context, Informers(cluster), stateful=stateful, store=keeper
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.measurement.load import set_last_good_load
-from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
+from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
@@ -26,6 +26,7 @@ from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
+from tests.unit.operator.controllers.planning.scene import INFERNO, context_of
 from tests.unit.operator.objects import (
     LATER,
     NOW,
@@ -42,7 +43,6 @@ from tests.unit.operator.objects import (
     system,
 )
 
-INFERNO = Key("default", "inferno")
 SCENE = system(4)
 FIRST_WRITE = 9
 """Number of the call after the Optimizer is read, the others are listed, it is written, five kinds
@@ -124,15 +124,6 @@ def filled(cluster: FakeCluster, *manifests: Manifest) -> FakeCluster:
 def scene(*manifests: Manifest) -> FakeCluster:
     """A cluster with a request for two servers and enough cards, and more objects."""
     return filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(), *manifests)
-
-
-def context_of(
-    cluster: FakeCluster,
-    solver: FakeOptimizer | None = None,
-    now: Callable[[], datetime] = lambda: NOW,
-    **others: Any,  # noqa: ANN401 - of a Context
-) -> Context:
-    return Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), now, now, **others)
 
 
 async def reconciled(
