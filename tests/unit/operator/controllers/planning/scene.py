@@ -25,6 +25,7 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import Locks, ReconcileResult
+from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background
@@ -38,6 +39,21 @@ INFERNO = Key(NAMESPACE, "inferno")
 async def key() -> bytes:
     """The key of the operator."""
     return KEY
+
+
+def cluster_of(*manifests: Manifest, namespace: str | None = None) -> FakeCluster:
+    """A cluster in memory with these objects."""
+    cluster = FakeCluster()
+    for manifest in manifests:
+        cluster.add(manifest, namespace)
+    return cluster
+
+
+async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
+    """Wait for what changes a cluster."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not met():
+            await cluster.something_changed()
 
 
 def context_of(

@@ -1,6 +1,5 @@
 """What the optimization controller watches, and what it asks for then."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -14,11 +13,10 @@ from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import System
-from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.background import in_background, started
-from tests.unit.operator.controllers.planning.scene import context_of
-from tests.unit.operator.objects import Manifest, optimizer, server, system
+from tests.unit.operator.controllers.planning.scene import cluster_of, context_of, until
+from tests.unit.operator.objects import optimizer, server, system
 
 SCENE = (*system(4), server("S"))
 
@@ -34,13 +32,6 @@ class FakeKeeper(FakeOptimizer):
         self.told.append([server.name for server in system.servers])
 
 
-def cluster_of(*manifests: Manifest) -> FakeCluster:
-    cluster = FakeCluster()
-    for manifest in manifests:
-        cluster.add(manifest)
-    return cluster
-
-
 @asynccontextmanager
 async def running(
     cluster: FakeCluster, *, keeper: FakeKeeper | None = None, stateful: bool = False
@@ -51,12 +42,6 @@ async def running(
     )
     async with started(controller):
         yield controller
-
-
-async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not met():
-            await cluster.something_changed()
 
 
 def is_allocated(cluster: FakeCluster, name: str) -> bool:

@@ -21,7 +21,7 @@ from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.observation import Observation
 from tests.fakes import FakeCluster
-from tests.unit.operator.controllers.planning.scene import INFERNO, context_of
+from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
@@ -66,15 +66,12 @@ class Clock:
 
 def fleet() -> FakeCluster:
     """Servers that need two replicas each, and an Optimizer with an interval."""
-    cluster = FakeCluster()
     asked = optimizer(optimize=False)
     fast = model(data=[performance(alpha=999 / 6, beta=0)])
     objects = [accelerator(), fast, service_class(), capacity(4 * SERVERS)]
     servers = [server(f"s{place}") for place in range(SERVERS)]
     interval = {**asked, "spec": {**asked["spec"], "interval": INTERVAL_S}}
-    for item in (*objects, *servers, interval):
-        cluster.add(item)
-    return cluster
+    return cluster_of(*objects, *servers, interval)
 
 
 @pytest.mark.extended

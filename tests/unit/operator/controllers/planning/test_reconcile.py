@@ -26,7 +26,7 @@ from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
-from tests.unit.operator.controllers.planning.scene import INFERNO, context_of
+from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
 from tests.unit.operator.objects import (
     LATER,
     NOW,
@@ -123,7 +123,7 @@ def filled(cluster: FakeCluster, *manifests: Manifest) -> FakeCluster:
 
 def scene(*manifests: Manifest) -> FakeCluster:
     """A cluster with a request for two servers and enough cards, and more objects."""
-    return filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(), *manifests)
+    return cluster_of(*SCENE, *TWO_SERVERS, optimizer(), *manifests)
 
 
 async def reconciled(
@@ -241,7 +241,7 @@ async def test_nothing_but_the_desired_allocation_changes_in_a_spec() -> None:
 
 
 async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> None:
-    cluster = filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(optimize=False))
+    cluster = cluster_of(*SCENE, *TWO_SERVERS, optimizer(optimize=False))
     solver = FakeOptimizer()
 
     outcome = await reconciled(cluster, solver)
@@ -297,7 +297,7 @@ async def test_only_servers_that_differ_are_written() -> None:
 
 
 async def test_an_empty_namespace_is_optimized_in_no_time() -> None:
-    cluster = filled(FakeCluster(), optimizer())
+    cluster = cluster_of(optimizer())
 
     outcome = await reconciled(cluster)
 
@@ -323,7 +323,7 @@ async def test_an_optimizer_that_is_not_there_is_nothing_to_do() -> None:
 
 
 async def test_an_optimizer_without_a_spec_says_so_and_waits_for_one() -> None:
-    cluster = filled(FakeCluster(), manifest("Optimizer", None, name="inferno"))
+    cluster = cluster_of(manifest("Optimizer", None, name="inferno"))
 
     outcome = await reconciled(cluster)
 
@@ -341,19 +341,6 @@ async def test_an_optimizer_without_a_spec_says_so_and_waits_for_one() -> None:
     assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
 
 
-async def test_an_object_without_a_spec_says_so_and_the_rest_is_optimized() -> None:
-    cluster = scene(
-        manifest("Server", None, name="empty"), manifest("Accelerator", None, name="empty")
-    )
-
-    outcome = await reconciled(cluster)
-
-    assert outcome is ReconcileResult.SETTLED
-    assert desired(cluster, "s") == ("A", 2, 20)
-    assert condition(cluster, "Server", "empty", "Allocated")[:2] == ("False", "InvalidSpec")
-    assert condition(cluster, "Accelerator", "empty", "Ready")[:2] == ("False", "InvalidSpec")
-
-
 @pytest.mark.parametrize(
     ("trouble", "named"),
     [
@@ -366,7 +353,7 @@ async def test_an_object_without_a_spec_says_so_and_the_rest_is_optimized() -> N
 async def test_what_is_wrong_with_an_object_is_told_on_the_optimizer_too(
     trouble: Manifest, named: str
 ) -> None:
-    cluster = filled(FakeCluster(), *SCENE, optimizer(), trouble)
+    cluster = cluster_of(*SCENE, optimizer(), trouble)
     cluster.add(server("S", wanted=2, creationTimestamp=born(1)))
 
     await until_settled(cluster)
@@ -796,7 +783,7 @@ async def test_requests_in_different_namespaces_need_not_wait_for_each_other() -
 
 async def test_many_servers_are_written_once_each() -> None:
     servers = [server(f"s{n}", wanted=1) for n in range(200)]
-    cluster = filled(FakeCluster(), *SCENE, capacity(200, "more"), *servers, optimizer())
+    cluster = cluster_of(*SCENE, capacity(200, "more"), *servers, optimizer())
 
     await reconciled(cluster)
 
@@ -809,7 +796,7 @@ async def test_many_servers_are_written_once_each() -> None:
 
 async def test_an_optimizer_whose_definition_is_being_deleted_stays_and_says_so() -> None:
     held = optimizer(deletionTimestamp=NOW.isoformat(), finalizers=[FINALIZER])
-    cluster = filled(FakeCluster(), held)
+    cluster = cluster_of(held)
     cluster.terminating = {"optimizers"}
 
     assert await reconciled(cluster) is ReconcileResult.FAILED
@@ -868,7 +855,7 @@ def short_of_cards(**measured: object) -> FakeCluster:
         told = {"time": "2026-03-01T11:00:00Z", **measured}
         subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
         subject["status"] = {"measured": told}
-    return filled(FakeCluster(), *SCENE, subject)
+    return cluster_of(*SCENE, subject)
 
 
 STALE = {"quality": "Stale", "arrivalRate": 270, "avgInTokens": 0, "avgOutTokens": 1}
@@ -908,7 +895,7 @@ async def test_what_is_held_counts_in_the_cost_of_the_optimizer() -> None:
     held = server("S", spec={"class": "gone", "currentAlloc": running(2, 2)})
     unmeasured = server("U", spec={"currentAlloc": running(1, 1)})
     del unmeasured["spec"]["currentAlloc"]["load"]
-    cluster = filled(FakeCluster(), *SCENE, held, server("T", wanted=1), unmeasured, optimizer())
+    cluster = cluster_of(*SCENE, held, server("T", wanted=1), unmeasured, optimizer())
 
     await reconciled(cluster)
 
@@ -922,7 +909,7 @@ def measured_scene(*others: Manifest, cards: int = 8) -> FakeCluster:
     subject = server("S", spec={"currentAlloc": running(4, 1)})
     subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
     subject["spec"]["desiredAlloc"] = {"accelerator": "A", "numReplicas": 4}
-    return filled(FakeCluster(), *system(cards), subject, *others)
+    return cluster_of(*system(cards), subject, *others)
 
 
 async def plans_after(cluster: FakeCluster, *seconds: int) -> list[int]:

@@ -17,7 +17,7 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster, FakeOptimizer
-from tests.unit.operator.controllers.planning.scene import INFERNO, context_of
+from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
 from tests.unit.operator.objects import NOW, Manifest, born, optimizer, server, system
 
 INTERVAL = 60
@@ -75,10 +75,7 @@ def test_one_that_goes_is_no_rival() -> None:
 
 
 def scene(*manifests: Manifest) -> FakeCluster:
-    cluster = FakeCluster()
-    for item in (*system(4), server("S"), *manifests):
-        cluster.add(item)
-    return cluster
+    return cluster_of(*system(4), server("S"), *manifests)
 
 
 async def reconciled(
@@ -230,19 +227,6 @@ async def test_who_is_not_to_optimize_is_not_told_of_others() -> None:
     await reconciled(cluster, FakeOptimizer(), key=Key("default", "idle"))
 
     assert conditions(cluster, "idle")["Ready"] == ("True", "Valid")
-
-
-async def test_what_was_refused_starts_when_the_other_one_is_gone() -> None:
-    young = regular("young", creationTimestamp=born(2))
-    cluster, solver = scene(regular("old", creationTimestamp=born(1)), young), FakeOptimizer()
-    key = Key("default", "young")
-    await reconciled(cluster, solver, key=key)
-    del cluster.objects["Optimizer", Key("default", "old")]
-
-    await reconciled(cluster, solver, key=key)
-
-    assert conditions(cluster, "young")["Ready"] == ("True", "Valid")
-    assert len(solver.systems) == 1
 
 
 async def test_a_finalizer_that_the_original_left_is_taken_off() -> None:
