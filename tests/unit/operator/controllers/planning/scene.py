@@ -130,9 +130,14 @@ class Scene:
         source, locks, writes = OnDemand(cluster), Locks(), Locks()
         store = PlanStore(self.objects, cluster, self.clock, key)
         self._plans = PlanContext(cluster, store, source, loads, self.clock, locks, writes)
-        approver = PlanApprover(store, self.clock)
-        more = {"loads": loads, "approver": approver, "locks": locks, "writes": writes}
-        self._optimization = context_of(cluster, now=self.clock, **more)
+        self._optimization = context_of(
+            cluster,
+            now=self.clock,
+            loads=loads,
+            approver=PlanApprover(store, self.clock),
+            locks=locks,
+            writes=writes,
+        )
 
     def clock(self) -> datetime:
         return self.now
