@@ -51,19 +51,16 @@ from inferno_optimizer.placement import Node
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """The Capacities of the namespaces: those to count, and all others."""
+    """The Capacities of the namespaces: those to count, and all others.
+
+    `counted` has the oldest one with fromNodes by namespace, `refused` others with fromNodes and
+    the name of the one that counts, `cleared` those without, `declared` cards by type by namespace.
+    """
 
     counted: Mapping[str, tuple[Observation, Capacity]]
-    """The oldest Capacity with fromNodes, by namespace."""
-
     refused: Sequence[tuple[Observation, str]]
-    """Other Capacities with fromNodes, and the name of the one that counts."""
-
     cleared: Sequence[Observation]
-    """Capacities without fromNodes."""
-
     declared: Mapping[str, Mapping[str, int]]
-    """Declared cards by type, by namespace."""
 
     def percent(self, namespace: str) -> int | None:
         """Return the share of a namespace [%]; None if it has none."""

@@ -369,14 +369,16 @@ class MeasurementController:
         """
         known, progress = self._context.measured, self._context.progress
         measured = [o for o in of_kind(observations, Server) if find_measure(o)]
-        unknown = [o for o in measured if o.reference.key not in known]
-        if unknown and self._context.survey is not None:
-            for observation in unknown:
+        unmeasured = [o for o in measured if o.reference.key not in known]
+        if unmeasured and self._context.survey is not None:
+            for observation in unmeasured:
                 self._context.servers.note(observation)
             self.queue.request(CYCLE)
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE_SECONDS), progress:
-                    await progress.wait_for(lambda: all(o.reference.key in known for o in unknown))
+                    await progress.wait_for(
+                        lambda: all(o.reference.key in known for o in unmeasured)
+                    )
         return self.with_known_loads(observations)
 
     def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
