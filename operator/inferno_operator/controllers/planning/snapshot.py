@@ -254,10 +254,10 @@ def keep_carried_load(snapshot: Snapshot) -> Snapshot:
 def _list_kept(server: Server, catalogue: Catalogue) -> Sequence[ServerAllocation]:
     """Return what runs; and what was decided, where fewer replicas than run are kept."""
     runs, decided = place_current(server, catalogue), server.spec.desired_alloc
-    if runs is None:
-        return []
-    is_less = server.spec.min_num_replicas < runs.num_replicas
-    return [runs, decided] if decided and is_less else [runs]
+    kept = [runs] if runs is not None else []
+    if runs and decided and server.spec.min_num_replicas < runs.num_replicas:
+        kept.append(decided)
+    return kept
 
 
 def stay_after_moves(snapshot: Snapshot) -> Snapshot:

@@ -104,6 +104,19 @@ async def test_what_a_person_approved_is_noted_until_another_decision_stands() -
         assert "approved" in status_of(scene, "t")
 
 
+async def test_an_optimization_carries_out_what_a_person_approved_meanwhile() -> None:
+    async with scene_of() as scene:
+        await scene.propose()
+        scene.answer("inferno-1", "Approved")
+        scene.change("Optimizer", "inferno", optimize=True)
+        await scene.seen()
+        await scene.optimize()
+
+        assert scene.desired() == {"s": 2, "t": 1}
+        assert status_of(scene, "s")["approved"]["plan"] == "inferno-1"
+        assert scene.phases() == {"inferno-1": "Acting"}
+
+
 @pytest.mark.parametrize(
     ("guard", "reason", "words"),
     [
