@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.resources import Condition, Status
+from inferno_optimizer.solution import Reason
 
 READY = "Ready"
 ALLOCATED = "Allocated"
@@ -12,6 +13,12 @@ ACTUATED = "Actuated"
 OPTIMIZED = "Optimized"
 CALIBRATED = "Calibrated"
 COUNTED = "Counted"
+
+PROPOSED = "Proposed"
+"""Reason of `Allocated` without a decision while the first one is in a Plan that waits."""
+
+UNDECIDED = frozenset({*(reason.value for reason in Reason if not reason.decided), PROPOSED})
+"""Reasons of `Allocated` for which what runs stays as it is."""
 
 CORRECTED = "Corrected"
 """Condition that is there only while more load is planned for than is measured."""

@@ -199,6 +199,10 @@ class Server(Resource):
     spec: ServerSpec
     status: ServerStatus = ServerStatus()
 
+    def replace_spec(self, **fields: object) -> "Server":
+        """Return the Server with other values of some fields of its spec."""
+        return self.model_copy(update={"spec": self.spec.model_copy(update=fields)})
+
     def scheduled(self, now: datetime) -> Sequence[ScheduledLoad]:
         """Return the windows that are open, or will be when a new replica serves."""
         if not self.spec.schedule:

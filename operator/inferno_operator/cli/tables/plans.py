@@ -29,11 +29,10 @@ from inferno_operator.cli.tables.solution import (
     warn_of_single_replicas,
 )
 from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age, group_notes
-from inferno_operator.controllers.planning.allocations import Label, name_accelerator, price_current
-from inferno_operator.controllers.planning.plan_status import NOT_SIGNED, describe_answers
+from inferno_operator.controllers.planning.conversions import Label, name_accelerator, price_current
 from inferno_operator.controllers.planning.snapshot import Snapshot
+from inferno_operator.controllers.planning.status import NOT_SIGNED, describe_answers
 from inferno_operator.controllers.planning.updates import Update, plan_updates
-from inferno_operator.controllers.scaling.decision import UNDECIDED
 from inferno_operator.resources import (
     DESIRED_ALLOC,
     Allocation,
@@ -44,7 +43,7 @@ from inferno_operator.resources import (
     Server,
     ServerAllocation,
 )
-from inferno_operator.resources.conditions import WARNINGS, absence
+from inferno_operator.resources.conditions import UNDECIDED, WARNINGS, absence
 from inferno_operator.resources.objects import kind_of
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer.sizing.cases import Catalogue

@@ -33,7 +33,7 @@ from inferno_operator.cli.tables.table import (
 )
 from inferno_operator.controllers.measurement.load import set_last_good_load
 from inferno_operator.controllers.measurement.quality import compare_with_targets
-from inferno_operator.controllers.planning.allocations import (
+from inferno_operator.controllers.planning.conversions import (
     Label,
     list_parts_by_role,
     name_accelerator,

@@ -33,10 +33,7 @@ ACTION = "Calibrate"
 def report_calibration(
     observation: Observation, rows: Sequence[CalibratedData], now: datetime
 ) -> FieldUpdate | None:
-    """What to write; None if nothing changed noticeably.
-
-    Without rows, what was written before is removed.
-    """
+    """What to write; None if nothing changed noticeably. Without rows, the old ones go."""
     before = find_calibration(observation)
     if not rows:
         had = before or observation.status.condition(CALIBRATED)
@@ -55,7 +52,6 @@ def report_calibration(
 
 
 def _fields(rows: Sequence[CalibratedData]) -> Manifest:
-    """The calibration as the status has it; nothing without rows."""
     return {"calibration": [row.to_json() for row in rows]} if rows else {}
 
 
@@ -197,7 +193,6 @@ async def _remember_past(context: Context) -> None:
 def _remember(
     memory: dict[Pair, list[Window]], read: Mapping[Pair, Sequence[Window]], now: float
 ) -> None:
-    """Add the new windows, and forget old ones."""
     for pair in {*memory, *read}:
         before = memory.pop(pair, [])
         windows = (*before, *add_prefill_batch(read.get(pair, ()), before))
@@ -213,19 +208,7 @@ INTERVAL_SECONDS = 60.0
 
 
 class CalibrationController:
-    """Finds the parameters of Models from what their replicas do.
-
-    Parameters
-    ----------
-    cluster
-        The API server.
-    windows
-        What replicas do.
-    namespaces
-        The namespaces of the Models; if empty, all.
-    now
-        The time of day.
-    """
+    """Finds the parameters of Models from what their replicas do; without namespaces in all."""
 
     def __init__(
         self, cluster: Cluster, windows: WindowSource, namespaces: Sequence[str], now: Now

@@ -42,16 +42,10 @@ FEWEST_ROWS = 2
 def calibrate_models(
     windows: Mapping[Pair, Sequence[Window]], models: Mapping[tuple[str, str], Model], now: datetime
 ) -> Mapping[tuple[str, str], tuple[CalibratedData, ...]]:
-    """The calibration of each model, sorted by accelerator.
+    """The calibration of each model, by namespace and spec.name, sorted by accelerator.
 
-    Parameters
-    ----------
-    windows
-        What the replicas of each model did on each accelerator.
-    models
-        The models that are calibrated, by namespace and spec.name; windows of others are left out.
-    now
-        The time.
+    `windows` have what replicas of each model did on each accelerator; those of others are left
+    out.
     """
     pairs = [pair for pair in sorted(windows) if (pair.namespace, pair.model) in models]
     pair_models = [models[pair.namespace, pair.model] for pair in pairs]
@@ -77,12 +71,7 @@ def calibrate_models(
 def add_prefill_batch(new: Iterable[Window], before: Iterable[Window]) -> list[Window]:
     """New windows of replicas with the batch of their prefills; see `windows.lagged`.
 
-    Parameters
-    ----------
-    new
-        The newest window of each replica.
-    before
-        Other windows; those that are not earlier than all of the new ones do not count.
+    Of the windows `before` those count that are earlier than all of the new ones.
     """
     windows = list(new)
     first = min((window.end for window in windows), default=0.0)
@@ -204,7 +193,6 @@ def _judge(
 def _step_parms(
     previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> StepParms | None:
-    """The step time for `calibrate: Use`."""
     if laws and laws.chosen_steps:
         upper = laws.chosen_steps.upper
         return StepParms(
@@ -225,7 +213,6 @@ def _step_parms(
 
 
 def _describe_doubts(steps: StepFit) -> str:
-    """What is said of parameters that the windows hardly tell."""
     if not steps.hardly_known:
         return ""
     names, valid = ", ".join(one.name for one in steps.hardly_known), steps.parameters
@@ -250,7 +237,6 @@ def _find_hardly_known(
 def _find_usable(
     result: Calibration, before: CalibratedData | None
 ) -> tuple[DecodeParms | None, PrefillParms | None]:
-    """The parameters for `calibrate: Use`."""
     if result.reason.usable:
         upper = result.upper
         prefill = PrefillParms(gamma=_round(upper.gamma), delta=_round(upper.delta))

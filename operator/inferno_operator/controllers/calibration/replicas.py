@@ -147,18 +147,8 @@ def build_expression(
 ) -> str:
     """The query of all parts.
 
-    Parameters
-    ----------
-    parts
-        What is asked for.
-    names
-        Labels that series have, besides those of replicas and of the model.
-    window_s
-        Length of the window [s].
-    selector
-        Restricts all metrics of replicas, such as `{namespace="prod"}`.
-    prefixes
-        With what the names of metrics begin.
+    `names` are labels that series have besides those of replicas and of the model; `selector`
+    restricts all metrics, such as `{namespace="prod"}`; `prefixes` begin the names of metrics.
     """
     by = ", ".join(dict.fromkeys((*REPLICA, MODEL, *sorted(names))))
     return "\nor\n".join(
@@ -187,18 +177,9 @@ def _build_selector(labelled: Sequence[LabelledReplicas]) -> str:
 class PrometheusWindows:
     """Reads windows of replicas from Prometheus.
 
-    Parameters
-    ----------
-    prometheus
-        Answers queries.
-    labelled
-        Returns which labels belong to which model and accelerator.
-    window_s
-        Length of the windows [s], at least four scrapes.
-    prefixes
-        With what the names of the metrics of vLLM begin.
-    replicas
-        Labels that tell replicas apart where one target has the metrics of several.
+    `labelled` returns which labels belong to which model and accelerator; a window takes at least
+    four scrapes; `prefixes` begin the names of the metrics of vLLM; `replicas` are labels that tell
+    replicas apart where one target has the metrics of several.
     """
 
     def __init__(
@@ -329,7 +310,6 @@ def _divide(numerator: float, denominator: float) -> float:
 
 
 def _zero_if_nan(value: float) -> float:
-    """The value; 0 where nothing is told."""
     return 0.0 if isnan(value) else value
 
 

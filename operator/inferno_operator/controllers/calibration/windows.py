@@ -21,17 +21,9 @@ class WindowSource(Protocol):
     """Tells what replicas did within a minute."""
 
     async def read(self, at: float | None = None) -> Mapping[Pair, Sequence[Window]]:
-        """Return the newest window of each replica.
+        """Return the newest window of each replica that ends at a Unix time [s], or now.
 
-        Parameters
-        ----------
-        at
-            The time at which the windows end, Unix time [s]; None: now.
-
-        Raises
-        ------
-        InfernoError
-            What measures cannot be asked.
+        Raises `InfernoError` if what measures cannot be asked.
         """
 
 
@@ -53,13 +45,7 @@ class UnreadPast:
     _begun: bool = False
 
     def take(self, now: float) -> list[float]:
-        """Return the ends of the windows to read in this cycle, Unix time [s].
-
-        Parameters
-        ----------
-        now
-            The time; at the first call it says which times are past.
-        """
+        """Return the ends of the windows to read in this cycle, Unix time [s]."""
         if not self._begun:
             self._begun = True
             self._ends.extend(list_past_ends(now, PAST_S))
@@ -67,13 +53,5 @@ class UnreadPast:
 
 
 def list_past_ends(now: float, past_s: float) -> list[float]:
-    """Return the ends of the windows before now, the oldest first, Unix time [s].
-
-    Parameters
-    ----------
-    now
-        The time, Unix time [s]. The newest window ends one step before it.
-    past_s
-        How far back the oldest window ends [s].
-    """
+    """Return the ends of the windows of the last `past_s` [s], the oldest first, Unix time [s]."""
     return [now - STEP_S * number for number in range(int(past_s // STEP_S), 0, -1)]

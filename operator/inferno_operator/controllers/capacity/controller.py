@@ -18,7 +18,7 @@ from inferno_operator.controllers.capacity.counts import (
     find_cluster_queues,
 )
 from inferno_operator.controllers.capacity.inventory import NOT_OFFERED, Unmatched, group_unmatched
-from inferno_operator.controllers.capacity.world import (
+from inferno_operator.controllers.capacity.objects import (
     CapacityObjects,
     Selectors,
     find_owners,
@@ -51,19 +51,16 @@ from inferno_optimizer.placement import Node
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """The Capacities of the namespaces: those to count, and all others."""
+    """The Capacities of the namespaces: those to count, and all others.
+
+    `counted` has the oldest one with fromNodes by namespace, `refused` others with fromNodes and
+    the name of the one that counts, `cleared` those without, `declared` cards by type by namespace.
+    """
 
     counted: Mapping[str, tuple[Observation, Capacity]]
-    """The oldest Capacity with fromNodes, by namespace."""
-
     refused: Sequence[tuple[Observation, str]]
-    """Other Capacities with fromNodes, and the name of the one that counts."""
-
     cleared: Sequence[Observation]
-    """Capacities without fromNodes."""
-
     declared: Mapping[str, Mapping[str, int]]
-    """Declared cards by type, by namespace."""
 
     def percent(self, namespace: str) -> int | None:
         """Return the share of a namespace [%]; None if it has none."""
@@ -117,12 +114,8 @@ FIELDS = "counted", "nodes", "nodes_left_out", "unmatched"
 class Warnings:
     """What makes the counts of a namespace doubtful.
 
-    Parameters
-    ----------
-    rivals
-        Other namespaces that may use the same cards, because they or this one have no share.
-    unnamed
-        Servers whose pods are not known, so that they count as those of others.
+    `rivals` are namespaces that may use the same cards, because they or this one have no share; the
+    pods of `unnamed` Servers are not known, so that they count as those of others.
     """
 
     rivals: Sequence[str] = ()
@@ -180,7 +173,6 @@ def _build_update(
 
 
 def _read_fields(observation: Observation) -> Manifest:
-    """Return the fields of this controller in the status."""
     return _to_json({name: getattr(observation.status, name, None) for name in FIELDS})
 
 
@@ -237,7 +229,6 @@ def _summarize(count: CardCount, warnings: Warnings) -> str:
 
 
 def _describe_unmatched(unmatched: Sequence[Unmatched]) -> str:
-    """Return how many cards are not counted, and which resources may be cards."""
     offered = [item for item in unmatched if item.resource != NOT_OFFERED]
     cards = sum(item.machine.cards[item.resource] for item in offered if item.is_known)
     unknown = sorted({item.resource for item in offered if not item.is_known})
@@ -264,7 +255,7 @@ class Context:
     """
 
     cluster: Cluster
-    world: CapacityObjects
+    objects: CapacityObjects
     selectors: Selectors
     namespaces: Sequence[str]
     now: Now
@@ -290,12 +281,8 @@ class CountResult:
 async def reconcile(context: Context) -> CountResult:
     """Count the cards of all namespaces that ask for it, and write the counts that changed.
 
-    What fails is written on the Capacities: their last counts stay.
-
-    Raises
-    ------
-    InfernoError
-        The Capacities cannot be read or written.
+    What fails is written on the Capacities, whose last counts stay; `InfernoError` if they
+    themselves cannot be read or written.
     """
     requested = find_requested(await _read_capacities(context))
     now = context.now()
@@ -304,24 +291,24 @@ async def reconcile(context: Context) -> CountResult:
         report_conflict(observation, older, now) for observation, older in requested.refused
     ]
     if requested.counted:
-        context.world.watch()
+        context.objects.watch()
         updates += await _count(requested, context)
     else:
         context.keep({})
     due = [update for update in updates if update is not None]
     await _write(due, context)
-    is_awaited = not context.world.is_complete and context.world.trouble is None
+    is_awaited = not context.objects.is_complete and context.objects.trouble is None
     return CountResult(is_done=not (requested.counted and is_awaited), has_written=bool(due))
 
 
 async def _count(requested: Requested, context: Context) -> list[FieldUpdate | None]:
     """Return the updates of the Capacities that are counted; none while a list is awaited."""
-    world, now = context.world, context.now()
-    if world.trouble is None and not world.is_complete:
+    objects, now = context.objects, context.now()
+    if objects.trouble is None and not objects.is_complete:
         return []
     try:
-        if world.trouble is not None:
-            raise world.trouble
+        if objects.trouble is not None:
+            raise objects.trouble
         everywhere = Policies(
             queues=await _list_if_installed(CLUSTER_QUEUE, "", context.cluster),
             flavors=await _list_if_installed(RESOURCE_FLAVOR, "", context.cluster),
@@ -331,10 +318,10 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
         logger.warning("the cards of nodes are not counted: %s", error)
         return [report_count_failure(o, error, now) for o, _ in requested.counted.values()]
     namespaces, failures = await _read_namespaces(requested, everywhere, context)
-    servers = [(key, server) for key, server in world.servers if key.namespace in namespaces]
-    owners = find_owners(servers, context.selectors.known, world.pods_by_namespace)
+    servers = [(key, server) for key, server in objects.servers if key.namespace in namespaces]
+    owners = find_owners(servers, context.selectors.known, objects.pods_by_namespace)
     counted = list(namespaces.values())
-    counts = count_cards(counted, world.machines, world.pods, owners, context.catalogue)
+    counts = count_cards(counted, objects.machines, objects.pods, owners, context.catalogue)
     context.keep(counts, failures)
     return [
         report_count_failure(observation, failures[name], now)
@@ -343,17 +330,16 @@ async def _count(requested: Requested, context: Context) -> list[FieldUpdate | N
             observation,
             counts[name],
             now,
-            Warnings(requested.rivals(name), _list_unattributed(name, world)),
+            Warnings(requested.rivals(name), _list_unattributed(name, objects)),
         )
         for name, (observation, _) in requested.counted.items()
     ]
 
 
-def _list_unattributed(namespace: str, world: CapacityObjects) -> Sequence[str]:
-    """Return the Servers of a namespace whose pods are not known."""
+def _list_unattributed(namespace: str, objects: CapacityObjects) -> Sequence[str]:
     return sorted(
         server.metadata.name
-        for key, server in world.servers
+        for key, server in objects.servers
         if key.namespace == namespace
         and not server.spec.workloads
         and server.spec.model_booster is None
@@ -363,10 +349,9 @@ def _list_unattributed(namespace: str, world: CapacityObjects) -> Sequence[str]:
 async def _read_namespaces(
     requested: Requested, everywhere: Policies, context: Context
 ) -> tuple[dict[str, Namespace], dict[str, InfernoError]]:
-    """Read the namespaces; those that cannot be read have an error."""
     namespaces: dict[str, Namespace] = {}
     failures: dict[str, InfernoError] = {}
-    servers, pods = context.world.servers, context.world.pods_by_namespace
+    servers, pods = context.objects.servers, context.objects.pods_by_namespace
     for name in requested.counted:
         try:
             await context.selectors.read(
@@ -397,7 +382,6 @@ def _share_failure(
 async def _read_namespace(
     name: str, requested: Requested, everywhere: Policies, cluster: Cluster
 ) -> Namespace:
-    """Read what a count of a namespace needs, besides the selectors of its pods."""
     _, capacity = requested.counted[name]
     accelerators = [observe(Accelerator, m) for m in await _list(ACCELERATOR, name, cluster)]
     local = await _list_if_installed(LOCAL_QUEUE, name, cluster)
@@ -430,7 +414,6 @@ async def _list(kind: Kind, namespace: str, cluster: Cluster) -> Sequence[Manife
 
 
 async def _list_if_installed(kind: Kind, namespace: str, cluster: Cluster) -> Sequence[Manifest]:
-    """Return the objects of a kind; none if it is not installed."""
     try:
         return await _list(kind, namespace, cluster)
     except GoneError:
@@ -463,16 +446,7 @@ PATIENCE_SECONDS = 10.0
 class CapacityController:
     """Counts the cards of nodes for Capacities with `spec.fromNodes`.
 
-    Parameters
-    ----------
-    cluster
-        The API server.
-    informers
-        What watches; their namespaces are those to count for.
-    now
-        The time of day.
-    changed
-        Called with each namespace whose counts changed.
+    `changed` is called with each namespace whose counts changed.
     """
 
     def __init__(
@@ -482,20 +456,22 @@ class CapacityController:
         now: Now,
         changed: Callable[[str], None],
     ) -> None:
-        self._world = CapacityObjects(informers, self._something_changed)
+        self._objects = CapacityObjects(informers, self._something_changed)
         namespaces = informers.namespaces
-        self._context = Context(cluster, self._world, Selectors(cluster), namespaces, now, changed)
+        self._context = Context(
+            cluster, self._objects, Selectors(cluster), namespaces, now, changed
+        )
         self._counted = asyncio.Event()
         self.queue = Cycles({CYCLE: self._cycle})
 
     async def run(self) -> None:
         """Count until cancelled."""
-        await self._world.run()
+        await self._objects.run()
 
     async def stop(self) -> None:
         """Stop counting and watching."""
         await self.queue.close()
-        await self._world.stop()
+        await self._objects.stop()
 
     async def nodes(self, namespace: str) -> Sequence[Node]:
         """Return the nodes whose cards a namespace may use; none if they are not counted.

@@ -32,18 +32,9 @@ class Bound:
 class Policies:
     """The objects that limit the cards of a namespace.
 
-    Parameters
-    ----------
-    declared
-        Cards by type of all Capacity objects of the namespace.
-    quotas
-        ResourceQuotas of the namespace.
-    queues
-        ClusterQueues that the LocalQueues of the namespace lead to.
-    flavors
-        All ResourceFlavors.
-    node_pools
-        All NodePools.
+    `declared` has the cards by type of all its Capacity objects; `quotas` are its ResourceQuotas,
+    `queues` the ClusterQueues that its LocalQueues lead to; `flavors` and `node_pools` are all that
+    there are.
     """
 
     declared: Mapping[str, int] = field(default_factory=dict)
@@ -58,14 +49,7 @@ def find_bounds(
 ) -> Iterator[Bound]:
     """Yield what limits the cards of a type for the Servers of a namespace.
 
-    Parameters
-    ----------
-    view, card_type
-        The nodes of the namespace, and the type.
-    policies
-        The objects that limit it.
-    others
-        Pods of the namespace that do not belong to its Servers.
+    `others` are the pods of the namespace that do not belong to its Servers.
     """
     nodes = view.of_type(card_type)
     if policies.declared.get(card_type) is not None:
@@ -103,7 +87,6 @@ def _read_node_pools(pools: Iterable[Manifest], nodes: Sequence[TypedNode]) -> I
 
 
 def _read_queues(policies: Policies, nodes: Sequence[TypedNode]) -> Iterator[Bound]:
-    """Yield the nominal quota of all ClusterQueues of the namespace, if they cover the cards."""
     flavors = {flavor["metadata"]["name"]: flavor for flavor in policies.flavors}
     quotas = [
         (queue["metadata"]["name"], quota)
@@ -118,7 +101,6 @@ def _read_queues(policies: Policies, nodes: Sequence[TypedNode]) -> Iterator[Bou
 def _read_nominal_quotas(
     queue: Manifest, flavors: Mapping[str, Manifest], nodes: Sequence[TypedNode]
 ) -> Iterator[int]:
-    """Yield the nominal quotas of a ClusterQueue for the cards of some nodes."""
     for group in queue.get("spec", {}).get("resourceGroups", ()):
         for part in group.get("flavors", ()):
             labels = flavors.get(part["name"], {}).get("spec", {}).get("nodeLabels", {})
@@ -145,14 +127,9 @@ WHOLE = 100
 
 
 def divide_cards(cards: int, percents: Mapping[str, int]) -> dict[str, int]:
-    """Return the cards of each namespace; their sum is at most the pool.
+    """Return the cards of each namespace by its part [%]; their sum is at most the pool.
 
-    Parameters
-    ----------
-    cards
-        Cards of the pool.
-    percents
-        Part of each namespace [%]; if they exceed 100 together, each is reduced in proportion.
+    If the parts exceed 100 together, each is reduced in proportion.
 
     Notes
     -----
@@ -169,18 +146,10 @@ def divide_cards(cards: int, percents: Mapping[str, int]) -> dict[str, int]:
 def grant_cards(
     cards: int, parts: Mapping[str, int], held: Mapping[str, int], namespace: str
 ) -> int:
-    """Return the cards that a namespace may use now.
+    """Return the cards of a pool that a namespace may use now.
 
-    Parameters
-    ----------
-    cards
-        Cards of the pool.
-    parts
-        Cards of each namespace by its part.
-    held
-        Cards that each namespace has been told that it may use, or uses, whichever is more.
-    namespace
-        The namespace: it gets its part as soon as the others have given up what exceeds theirs.
+    It gets its part as soon as the others have given up what exceeds theirs: `held` are the cards
+    that each namespace has been told that it may use, or uses, whichever is more.
     """
     others = sum(count for name, count in held.items() if name != namespace)
     return max(min(parts[namespace], cards - others), 0)
@@ -190,18 +159,8 @@ def grant_cards(
 class Namespace:
     """A namespace whose Capacity is counted.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    accelerators
-        Its accelerators.
-    policies
-        What limits its cards besides the nodes.
-    percent
-        Its part of a pool [%]; None if it has no share.
-    assigned
-        Cards by type that its Capacity has now.
+    `policies` limit its cards besides the nodes, `percent` is its part of a pool [%]; None if it
+    has no share. `assigned` has the cards by type that its Capacity has now.
     """
 
     name: str
@@ -228,16 +187,8 @@ def count_cards(
 ) -> dict[str, CardCount]:
     """Return the counts of all namespaces.
 
-    Parameters
-    ----------
-    namespaces
-        The namespaces, with their accelerators and policies.
-    machines, pods
-        All nodes, and all pods that request cards.
-    owners
-        The Servers of these namespaces, by the pods that belong to them.
-    catalogue
-        What is known of cards in general.
+    `machines` and `pods` are all nodes, and all pods that request cards; `owners` has the Servers
+    of these namespaces by the pods that belong to them.
     """
     fleet = Fleet.of(machines, pods, owners)
     views = {

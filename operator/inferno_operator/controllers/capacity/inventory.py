@@ -35,15 +35,7 @@ class Unmatched:
 
 
 class CardTypes:
-    """The types of cards of a namespace, and the nodes that have them.
-
-    Parameters
-    ----------
-    accelerators
-        The accelerators of the namespace.
-    catalogue
-        What is known of cards in general.
-    """
+    """The types of cards of a namespace with these accelerators, and the nodes that have them."""
 
     def __init__(self, accelerators: Sequence[Accelerator], catalogue: CardCatalogue) -> None:
         selecting = [(a.spec.type, a.spec.nodes) for a in accelerators if a.spec.nodes]
@@ -245,15 +237,8 @@ class Fleet:
 class TypedNode:
     """The cards of one type on a node that takes new pods, as one namespace sees them.
 
-    Parameters
-    ----------
-    machine, resource, type
-        The node, and the name and the type of its cards.
-    total, others, ours
-        All cards; those requested by pods of others than the Servers of the namespace; and
-        those that pods of its Servers request.
-    holdings
-        The cards by who uses them.
+    `others` are requested by pods of others than its Servers, `ours` by pods of these; `holdings`
+    has all by who uses them.
     """
 
     machine: Machine
@@ -286,23 +271,12 @@ class TypedNode:
 
 @dataclass(frozen=True)
 class NodeView:
-    """The nodes as the accelerators of one namespace see them.
+    """The nodes as the accelerators of one namespace see them, by name.
 
-    Parameters
-    ----------
-    namespace
-        The namespace.
-    types
-        The types of its accelerators, sorted.
-    nodes
-        The nodes with cards of these types that take new pods, by name.
-    unmatched
-        Cards of no type, of nodes that take new pods.
-    left_out
-        Numbers of nodes with cards that take no new pods, by the reason.
-    partial
-        Numbers of nodes whose cards are parts of cards and were selected for a type that does not
-        say so, by the type and by what the nodes say.
+    `types` are those of its accelerators, sorted; `nodes` have cards of these types and take new
+    pods, `unmatched` are cards of no type on such nodes. `left_out` has the numbers of nodes with
+    cards that take no new pods, by the reason; `partial` those of nodes whose cards are parts of
+    cards and were selected for a type that does not say so, by the type and by what the nodes say.
     """
 
     namespace: str

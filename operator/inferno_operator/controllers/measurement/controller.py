@@ -36,14 +36,7 @@ from inferno_operator.controllers.measurement.status import (
 from inferno_operator.engines.catalogue import MetricSource
 from inferno_operator.engines.demand import DemandReading, DemandSurvey
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
-from inferno_operator.resources import (
-    DemandSource,
-    Load,
-    Measure,
-    Measured,
-    MeasuredDemand,
-    Server,
-)
+from inferno_operator.resources import DemandSource, Load, Measure, Measured, MeasuredDemand, Server
 from inferno_operator.resources.measurement import USABLE
 from inferno_operator.resources.objects import Key, Now
 from inferno_operator.resources.observation import Observation, is_of, of_kind
@@ -87,10 +80,10 @@ MissedTargets = tuple[tuple[str, ...], Load | None]
 class Context:
     """What cycles need; without a survey, there is no Prometheus to ask.
 
-    `measured` has what was measured last, by Server; `lookahead` what was measured in the last
-    day; `readings` what waits for Servers; `reported` the namespaces with metrics. They outlive
-    the cycles. After each step `progress` is notified, and `measured_some` is called with the
-    Servers that were measured.
+    What outlives the cycles: `measured` has what was measured last, by Server; `lookahead` what was
+    measured in the last day; `readings` what waits for Servers; `reported` the namespaces with
+    metrics. After each step `progress` is notified, and `measured_some` is called with the Servers
+    that were measured.
     """
 
     cluster: Cluster
@@ -182,7 +175,6 @@ def _measure(
 
 
 def _is_awaited(context: Context, key: Key) -> bool:
-    """Whether a Server is still there, and still to be measured."""
     observation = context.servers.get(key)
     return observation is not None and find_measure(observation) is not None
 
@@ -205,16 +197,7 @@ def is_counted_twice(newest: Measured, server: Server, source: MetricSource | No
 
     Where these are apart, an engine of either role counts each request, and that of a prefill
     replica as one with a single output token. A sum over both is twice the rate, with half of the
-    output tokens.
-
-    Parameters
-    ----------
-    newest
-        What was measured, with the replicas that report.
-    server
-        The Server, with what runs.
-    source
-        Its source; None for a source of queries only.
+    output tokens. `source` is None for a source of queries only.
     """
     current, measure = server.spec.current_alloc, server.spec.measure
     if source is None or source.without_replicas or current is None or current.roles is None:
@@ -270,28 +253,10 @@ def add_demand(
 ) -> Measured:
     """Add what is seen of requests, and since when there are none.
 
-    Parameters
-    ----------
-    newest, before
-        What was measured at the replicas now, and what was known before.
-    server
-        The Server.
-    seen
-        What its `measure.demand` sees.
-    mean_rate
-        Mean of the rates of the last day [requests/min], if any is known.
+    `seen` is what `measure.demand` sees, `mean_rate` the mean of the rates of the last day
+    [requests/min].
     """
-    current = server.spec.current_alloc
-    runs = current is not None and current.num_replicas > 0
-    if newest.quality in ("Stale", "Missing") and seen.requests is not None and not runs:
-        # No replica reports, because none runs: what is seen of requests stands in for it.
-        if seen.requests:
-            message = "requests come, and no replica serves yet"
-            newest = newest.model_copy(update={"quality": "Partial", "message": message})
-        elif server.sleeps:
-            message = "no replica runs, and no request is seen"
-            idle = {"quality": "Idle", "message": message, "arrival_rate": 0.0, "waiting": None}
-            newest = newest.model_copy(update=idle)
+    newest = _judge_without_replicas(newest, server, seen)
     if newest.quality == "Idle" and newest.message == NO_REQUESTS + ONE_STAYS:
         newest = newest.model_copy(update={"message": NO_REQUESTS})
     last = (before.demand if before else None) or MeasuredDemand()
@@ -306,24 +271,28 @@ def add_demand(
     return newest.model_copy(update={"demand": demand})
 
 
+def _judge_without_replicas(newest: Measured, server: Server, seen: DemandReading) -> Measured:
+    """Take what is seen of requests where no replica reports, because none runs."""
+    current = server.spec.current_alloc
+    runs = current is not None and current.num_replicas > 0
+    if newest.quality not in ("Stale", "Missing") or seen.requests is None or runs:
+        return newest
+    if seen.requests:
+        message = "requests come, and no replica serves yet"
+        return newest.model_copy(update={"quality": "Partial", "message": message})
+    if server.sleeps:
+        message = "no replica runs, and no request is seen"
+        idle = {"quality": "Idle", "message": message, "arrival_rate": 0.0, "waiting": None}
+        return newest.model_copy(update=idle)
+    return newest
+
+
 class MeasurementController:
     """Measures Servers with `spec.measure`, every `interval` seconds.
 
-    Parameters
-    ----------
-    cluster, informers
-        The API server, and what watches it.
-    survey
-        What asks Prometheus; None if the operator does not know where it is.
-    interval
-        Seconds from the begin of a cycle to that of the next one, which waits for the end of a
-        longer cycle, and for a part of the interval after it.
-    now
-        The time of day.
-    observer
-        Receives a call for each namespace and each cycle.
-    demand
-        What asks Prometheus for requests that wait for Servers without replicas.
+    The interval begins with a cycle; the next one waits for the end of a longer cycle, and for a
+    part of the interval after it. Without a `survey`, the operator does not know where Prometheus
+    is; `demand` asks for requests that wait for Servers without replicas.
     """
 
     def __init__(
@@ -400,14 +369,16 @@ class MeasurementController:
         """
         known, progress = self._context.measured, self._context.progress
         measured = [o for o in of_kind(observations, Server) if find_measure(o)]
-        unknown = [o for o in measured if o.reference.key not in known]
-        if unknown and self._context.survey is not None:
-            for observation in unknown:
+        unmeasured = [o for o in measured if o.reference.key not in known]
+        if unmeasured and self._context.survey is not None:
+            for observation in unmeasured:
                 self._context.servers.note(observation)
             self.queue.request(CYCLE)
             with suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE_SECONDS), progress:
-                    await progress.wait_for(lambda: all(o.reference.key in known for o in unknown))
+                    await progress.wait_for(
+                        lambda: all(o.reference.key in known for o in unmeasured)
+                    )
         return self.with_known_loads(observations)
 
     def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:

@@ -45,16 +45,7 @@ def add_correction(
 ) -> Measured:
     """Add by how much more than the load is planned for; nothing with other data of the Model.
 
-    Parameters
-    ----------
-    newest
-        What was measured now, with the targets that it misses.
-    server
-        The Server.
-    before
-        What was measured before, with the correction until now.
-    target, model
-        The targets of the Server, and its Model; None if there is none.
+    `newest` has the targets that the Server misses now, `before` the correction until now.
     """
     last = before.correction if before else None
     compared = compare_with_targets(newest, target) if target else ()
@@ -140,7 +131,6 @@ def _is_settled(server: Server) -> bool:
 
 
 def _count_by_accelerator(whole: ServerAllocation) -> Counter[str]:
-    """The replicas by accelerator."""
     return Counter({part.accelerator: part.num_replicas for part in whole.parts})
 
 

@@ -51,20 +51,10 @@ def add_planned_load(
 ) -> Measured:
     """Add the backlog and the load that plans are made for.
 
-    Parameters
-    ----------
-    newest
-        What was measured now, with the targets that it misses, how far ahead plans are made,
-        and by how much more than the load they are.
-    server
-        The Server.
-    before
-        What was measured before; its load is the last valid one. Without one, this is the
-        largest of what a person gave and of the standing decision.
-    target
-        The targets of the Server.
-    now
-        The time, for which somebody may know that more is to come.
+    `newest` has the targets that are missed, how far ahead plans are made and by how much more than
+    the load they are. The load of `before` is the last valid one; without one, this is the largest
+    of what a person gave and of the standing decision. `now` is the time, for which somebody may
+    know that more is to come.
     """
     backlog = _find_backlog(newest, target)
     planned = _add_schedule(_plan_load(newest, backlog, server, before), server, now)
@@ -109,7 +99,6 @@ def _count_computed_tokens(load: Load) -> int | None:
 
 
 def _has_other_drafts(old: Load, new: Load) -> bool:
-    """Whether steps make noticeably more or fewer tokens of an answer."""
     return has_moved_by(old.tokens_per_step or 1.0, new.tokens_per_step or 1.0)
 
 
@@ -171,19 +160,16 @@ def _plan_load(
 
 
 def _undo_correction(measured: Measured) -> Load | None:
-    """The load that plans were made for, as it was before its correction."""
     if measured.load is None or measured.correction is None:
         return measured.load
     return _multiply(measured.load, 1 / measured.correction.factor)
 
 
 def _multiply(load: Load, factor: float) -> Load:
-    """The load with another rate."""
     return load.model_copy(update={"arrival_rate": round(load.arrival_rate * factor, DIGITS)})
 
 
 def _add_schedule(measured: Load | None, server: Server, now: datetime) -> Load | None:
-    """Return a load with what somebody knows to come."""
     least = max((window.min_arrival_rate or 0.0 for window in server.scheduled(now)), default=0.0)
     if measured is None or measured.arrival_rate >= least:
         return measured
@@ -232,7 +218,6 @@ def _add_backlog(load: Load, backlog: float | None, measure: Measure | None) -> 
 
 
 def _read_lengths(measured: Measured) -> dict[str, Any]:
-    """The measured numbers of tokens; none if they are not measured."""
     if measured.avg_out_tokens is None:
         return {}
     tokens: dict[str, Any] = {"avg_out_tokens": max(round(measured.avg_out_tokens), 1)}
@@ -250,7 +235,6 @@ def _count_cached_tokens(measured: Measured) -> int | None:
 
 
 def _find_largest(loads: Sequence[Load]) -> Load | None:
-    """The last load with the largest number of all; None if there is none."""
     return reduce(_merge_larger, loads) if loads else None
 
 
@@ -289,10 +273,8 @@ def _find_backlog(measured: Measured, target: Target | None) -> float | None:
 def set_scheduled_replicas(server: Server, now: datetime) -> Server:
     """Return a Server with the fewest replicas that it is to have now, as somebody knows."""
     fewest = server.fewest_replicas(now)
-    if fewest == server.spec.min_num_replicas:
-        return server
-    spec = server.spec.model_copy(update={"min_num_replicas": fewest})
-    return server.model_copy(update={"spec": spec})
+    is_same = fewest == server.spec.min_num_replicas
+    return server if is_same else server.replace_spec(min_num_replicas=fewest)
 
 
 def set_last_good_load(server: Server) -> Server:
@@ -338,26 +320,18 @@ def _keep_replicas(server: Server, measured: Measured | None) -> Server:
     keeps_accelerator = bool(
         not decided and current and current.accelerator and current.placed_replicas
     )
-    spec = server.spec.model_copy(
-        update={
-            "min_num_replicas": max(server.spec.min_num_replicas, least),
-            "keep_accelerator": server.spec.keep_accelerator or keeps_accelerator,
-        }
+    return server.replace_spec(
+        min_num_replicas=max(server.spec.min_num_replicas, least),
+        keep_accelerator=server.spec.keep_accelerator or keeps_accelerator,
     )
-    return server.model_copy(update={"spec": spec})
 
 
 def remove_load(server: Server) -> Server:
     """Return the Server as one of which nothing is known: nothing is decided for it yet."""
-    return server.model_copy(
-        update={"spec": server.spec.model_copy(update={"current_alloc": None})}
-    )
+    return server.replace_spec(current_alloc=None)
 
 
 def set_load(server: Server, load: Load) -> Server:
     """Return the Server with this load."""
     current = server.spec.current_alloc or ServerAllocation(accelerator="", num_replicas=0)
-    allocation = current.model_copy(update={"load": load})
-    return server.model_copy(
-        update={"spec": server.spec.model_copy(update={"current_alloc": allocation})}
-    )
+    return server.replace_spec(current_alloc=current.model_copy(update={"load": load}))

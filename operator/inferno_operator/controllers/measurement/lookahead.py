@@ -157,17 +157,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PastRates:
-    """Reads the rates of servers in the last day.
-
-    Attributes
-    ----------
-    prometheus
-        What to ask.
-    catalogue
-        The sources.
-    clock
-        The time of day, Unix time [s].
-    """
+    """Reads the rates of servers in the last day; `clock` tells the time of day, Unix time [s]."""
 
     prometheus: PrometheusPast
     catalogue: MetricSources
@@ -192,7 +182,6 @@ class PastRates:
 
 
 def _group_by_query(measures: Mapping[Key, Measure]) -> list[dict[Key, Measure]]:
-    """Servers that share queries; those with queries of their own alone."""
     parts: defaultdict[object, dict[Key, Measure]] = defaultdict(dict)
     for key, measure in measures.items():
         own = key if measure.queries else None
@@ -202,6 +191,5 @@ def _group_by_query(measures: Mapping[Key, Measure]) -> list[dict[Key, Measure]]
 
 
 def _find_rates(load: PastLoad, span: Span) -> dict[float, float]:
-    """The known rates by time [requests/min]."""
     rates = enumerate(load.rate.tolist(), start=1)
     return {span.start + n * span.step_s: 60 * rate for n, rate in rates if rate == rate}  # noqa: PLR0124

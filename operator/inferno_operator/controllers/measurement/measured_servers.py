@@ -3,14 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from inferno_operator.resources import (
-    Measure,
-    Model,
-    Server,
-    ServerStatus,
-    ServiceClass,
-    Target,
-)
+from inferno_operator.resources import Measure, Model, Server, ServerStatus, ServiceClass, Target
 from inferno_operator.resources.objects import Key, Manifest, kind_of
 from inferno_operator.resources.observation import Observation, is_of, of_kind
 from inferno_operator.runtime.cache import ObjectDifference
@@ -24,12 +17,7 @@ MODEL, SERVER, SERVICE_CLASS = kind_of(Model), kind_of(Server), kind_of(ServiceC
 class MeasuredServers:
     """Servers that are measured or were, by key; others are not kept.
 
-    Parameters
-    ----------
-    informers
-        What watches.
-    forget
-        Called with the key of a Server that is not to be measured any more.
+    `forget` is called with the key of a Server that is not to be measured any more.
     """
 
     def __init__(self, informers: Informers, forget: Callable[[Key], None]) -> None:
@@ -73,15 +61,8 @@ class MeasuredServers:
     def ready_pods(self, key: Key, time_s: float, grace_s: float) -> tuple[int, int] | None:
         """Return how many pods of a Server have been ready for a while; see `Server.ready_pods`.
 
-        It is the least number in this time, as far as it was asked for: pods that have just
-        become ready may not be scraped yet, and those that end are not awaited.
-
-        Parameters
-        ----------
-        key
-            The Server.
-        time_s, grace_s
-            The time, and how long pods must be ready [s].
+        It is the least number in the last `grace_s` [s], as far as it was asked for: pods that have
+        just become ready may not be scraped yet, and those that end are not awaited.
         """
         observation = self._servers.get(key)
         server = observation.resource if observation is not None else None
@@ -141,12 +122,10 @@ class MeasuredServers:
 
 
 def _may_be_measured(server: Manifest) -> bool:
-    """Whether a Server asks to be measured, or was measured."""
     return bool(server.get("spec", {}).get("measure") or server.get("status", {}).get("measured"))
 
 
 def _is_measured(observation: Observation[Server]) -> bool:
-    """Whether a Server is to be measured, or its status has what was measured."""
     status = observation.status
     was_measured = isinstance(status, ServerStatus) and status.measured is not None
     return observation.deleted is None and (was_measured or find_measure(observation) is not None)

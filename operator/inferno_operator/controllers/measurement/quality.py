@@ -62,12 +62,8 @@ ENOUGH_SAMPLES = 3
 class Youth:
     """What is known of a server that is known for less than the long window.
 
-    Attributes
-    ----------
-    since, until
-        The times of the first and of the newest sample [s].
-    samples
-        The most that there are of a replica.
+    Its first and its newest sample have the times `since` and `until` [s]; `samples` are the most
+    of a replica.
     """
 
     since: float
@@ -129,36 +125,29 @@ class _KnownTime:
     first sample in it, and ends half an interval after the last one, where these are not near
     the ends of the window.
 
-    Attributes
-    ----------
-    youth
-        What is known of a young server; None of others.
-    interval
-        The time between two scrapes [s]; that of a young server is known from itself.
-    time
-        When Prometheus evaluated the queries [s].
-    late
-        The time after the last interval [s].
+    `youth` is None but of a young server, whose `interval` between two scrapes [s] is known from
+    itself. Prometheus evaluates the queries at `time` [s]; `uncounted_end` is the time after the
+    last interval [s].
     """
 
     youth: Youth | None
     interval: float
     time: float
-    late: float
+    uncounted_end: float
 
     @classmethod
     def of(cls, reading: Reading) -> "_KnownTime":
         youth, newest = Youth.of(reading), reading.part(REPLICAS, "newest")
         interval = youth.interval if youth else reading.interval
-        late = 0.0 if newest is None else max(0.0, reading.time - newest - interval / 2)
-        return cls(youth, interval, reading.time, late)
+        end = 0.0 if newest is None else max(0.0, reading.time - newest - interval / 2)
+        return cls(youth, interval, reading.time, end)
 
     def seconds(self, window: int) -> float:
         """Return the part of a window that is known [s]."""
-        unknown, begin = self.late, self.time - window
+        uncounted, begin = self.uncounted_end, self.time - window
         if self.youth is not None and self.youth.since - begin > EXTRAPOLATED * self.interval:
-            unknown += self.youth.since - begin - self.interval / 2
-        return max(window - unknown, self.interval, 1.0)
+            uncounted += self.youth.since - begin - self.interval / 2
+        return max(window - uncounted, self.interval, 1.0)
 
 
 def _find_largest_rate(reading: Reading, name: str, known: _KnownTime) -> float | None:
@@ -179,7 +168,6 @@ def _find_largest_rate(reading: Reading, name: str, known: _KnownTime) -> float 
 def _scale_to_known(
     reading: Reading, query: str, name: str, window: int, known: _KnownTime
 ) -> float | None:
-    """Return the rate in the part of a window that is known; None without a rate."""
     rate = reading.part(query, name)
     return None if rate is None else rate * window / known.seconds(window)
 
@@ -215,19 +203,9 @@ def judge_reading(
 ) -> Measured:
     """Return what was measured.
 
-    Parameters
-    ----------
-    reading
-        The answers about the server.
-    source
-        Its source; None for a source of queries only.
-    before
-        The last good values; None if there are none.
-    hint
-        What to say if there are no series: near names, and what to correct.
-    ready_pods
-        Pods that have been ready for so long that each must report: those that answer requests, of
-        which alone a source may tell, and all. None if it is not known.
+    `source` is None for a source of queries only; `before` has the last good values; `hint` is what
+    to say if there are no series. `ready_pods` have been ready for so long that each must report:
+    those that answer requests, of which alone a source may tell, and all.
     """
     rate = find_arrival_rate(reading)
     replicas = None
@@ -250,12 +228,7 @@ def judge_reading(
 def note_missing_lengths(now: Measured, name: str, source: MetricSource | None) -> Measured:
     """Say which lengths of requests plans lack, and where they come from; after `load` is known.
 
-    Parameters
-    ----------
-    now
-        What was measured, with the load that plans are made for.
-    name, source
-        The source of the Server; None for a source of queries only.
+    `name` and `source` are those of the Server; None for a source of queries only.
     """
     if now.quality not in ("Fresh", "Partial") or not now.arrival_rate:
         return now
@@ -280,7 +253,6 @@ def note_missing_lengths(now: Measured, name: str, source: MetricSource | None) 
 
 
 def _is_length_known(now: Measured, field: str) -> bool:
-    """Whether a length is measured, or in the load for plans, which may have the total alone."""
     in_load = now.load is not None and (getattr(now.load, field) or now.load.avg_length)
     return bool(getattr(now, field) or in_load)
 
@@ -316,9 +288,9 @@ def _judge(
         return QualityVerdict("Stale", f"{reading.unavailable}; the last good values are kept")
     if reading.refused:
         return QualityVerdict("Refused", reading.refused)
-    late = None if source is None else _judge_age(reading, source, hint)
-    if late is not None:
-        return late
+    outdated = None if source is None else _judge_age(reading, source, hint)
+    if outdated is not None:
+        return outdated
     if rate is None:
         return _judge_uncounted(reading, source, hint)
     gap = next(_find_gaps(reading, replicas), None)
@@ -341,12 +313,11 @@ _TOO_FEW_REQUESTS = (
 
 
 def _judge_age(reading: Reading, source: MetricSource, hint: str) -> QualityVerdict | None:
-    """Return the verdict if the samples are old or there are none."""
     if reading.part(REPLICAS, "reporting") is not None:
-        late = reading.part(REPLICAS, "late")
-        if late is None:
+        newest = reading.part(REPLICAS, "late")
+        if newest is None:
             return None
-        return _describe_stale("Prometheus does not scrape the replicas in time", late)
+        return _describe_stale("Prometheus does not scrape the replicas in time", newest)
     if reading.part(LAST_SEEN, "known") is None:
         return QualityVerdict("Missing", hint or f"no series of {source.heartbeat[0]}")
     return _describe_stale(
@@ -393,7 +364,6 @@ def _append(hint: str) -> str:
 
 
 def _find_gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[str]:
-    """Yield why requests may be missing in what was counted."""
     window = _format_duration(reading.windows.long)
     if reading.warnings:
         yield f"Prometheus warns: {'; '.join(reading.warnings)}"
@@ -417,7 +387,6 @@ def _find_gaps(reading: Reading, replicas: MeasuredReplicas | None) -> Iterator[
 
 
 def _describe_targets(reading: Reading) -> str:
-    """Return that pods have several targets, which may be one under another address."""
     pods, targets = reading.part(REPLICAS, "pods"), reading.part(REPLICAS, "reporting")
     if not pods or not targets or pods >= targets:
         return ""
@@ -514,7 +483,6 @@ def _scale_to_token(reading: Reading, name: str, value: float) -> float:
 
 
 def _read_tokens_per_step(reading: Reading) -> float | None:
-    """Return the output tokens that a step makes of an answer; None if no draft was accepted."""
     share = reading.part(MEANS, ACCEPTED_SHARE)
     return _round(tokens_per_step(share)) if share else None
 

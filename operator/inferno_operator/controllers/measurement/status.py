@@ -179,7 +179,6 @@ def _build_status(
 
 
 def _build_spec(server: Server, measured: Measured) -> Manifest | None:
-    """Return the fields of spec.currentAlloc; None if they have not moved."""
     current, newest = server.spec.current_alloc, find_load(server, measured)
     if newest is None or not has_load_moved(
         current.load if current else None, newest, server.spec.measure
@@ -197,7 +196,6 @@ def _build_spec(server: Server, measured: Measured) -> Manifest | None:
 
 
 def _find_news(observation: Observation[Server], judged: Verdict) -> tuple[Event, ...]:
-    """Return an event if measuring begins to fail, or works again."""
     old = observation.status.condition(MEASURED)
     was_bad = old is not None and old.status == "False"
     is_bad = judged.holds is False
@@ -211,7 +209,6 @@ def _find_news(observation: Observation[Server], judged: Verdict) -> tuple[Event
 def _find_correction_news(
     observation: Observation[Server], corrected: Verdict | None
 ) -> tuple[Event, ...]:
-    """Return an event if a correction begins, ends, or shows that it does not help."""
     old = observation.status.condition(CORRECTED)
     if corrected is not None and (old is None or old.reason != corrected.reason):
         return (Event(observation.reference, "Warning", corrected.reason, corrected.message),)

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from inferno_operator.controllers.planning.conversions import convert_names
+from inferno_operator.controllers.planning.mistakes import find_unplanned, find_wrong_names
 from inferno_operator.controllers.planning.plans import (
     FOLLOWED,
     PlanApprover,
@@ -30,21 +30,17 @@ from inferno_operator.controllers.planning.reconcile import find_rival, reconcil
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import (
     Update,
-    build_exclusion,
-    build_server_update,
 )
 from inferno_operator.controllers.planning.waking import wake
 from inferno_operator.resources import (
     DESIRED_ALLOC,
     SYSTEM_RESOURCES,
-    Capacity,
-    Condition,
     Optimizer,
     Server,
 )
-from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Verdict
+from inferno_operator.resources.conditions import ALLOCATED
 from inferno_operator.resources.objects import Key, Manifest, Now, kind_of
-from inferno_operator.resources.observation import Observation, of_kind, only, readable
+from inferno_operator.resources.observation import Observation, of_kind, readable
 from inferno_operator.runtime.cache import ObjectDifference, generation_of
 from inferno_operator.runtime.finalizers import FINALIZER, add_finalizer, clean_up, remove_finalizer
 from inferno_operator.runtime.informers import Area, Informers, Subscription
@@ -52,8 +48,6 @@ from inferno_operator.runtime.ports import Cluster, FieldManager
 from inferno_operator.runtime.updates import Writer
 from inferno_operator.runtime.work_queue import Locks, ReconcileResult, WorkQueue
 from inferno_optimizer.errors import InfernoError
-from inferno_optimizer.sizing.cases import Catalogue
-from inferno_optimizer.solution import Decision, Reason
 from inferno_optimizer.system import System
 
 KINDS = tuple(map(kind_of, SYSTEM_RESOURCES))
@@ -80,17 +74,6 @@ class Synchronization:
     """Sends namespaces that change to the optimizer, and releases deleted objects in time.
 
     It has a queue for each of the two, so a request that hangs does not delay a release.
-
-    Parameters
-    ----------
-    mirrored
-        The objects of the kinds in `KINDS`.
-    optimizer
-        What stores them.
-    loads
-        Knows measured loads.
-    cluster, now
-        Where finalizers are written, and the time of day.
     """
 
     def __init__(
@@ -178,16 +161,8 @@ class Work:
 class OptimizationController:
     """Reconciles Optimizers, and keeps the contents of a stateful optimizer up to date.
 
-    Parameters
-    ----------
-    context
-        The context of reconciles; in stateful mode its source is replaced by a mirror.
-    informers
-        What watches.
-    stateful
-        Whether objects of all kinds are mirrored instead of read on demand.
-    store
-        The optimizer, if it stores the objects that it is sent; requires stateful mode.
+    In stateful mode objects of all kinds are mirrored instead of read on demand. It is required by
+    a `store`: an optimizer that stores the objects that it is sent.
     """
 
     def __init__(
@@ -255,7 +230,6 @@ class OptimizationController:
             logger.warning("some objects keep their finalizer until the next start: %s", error)
 
     def _find_regular(self, namespace: str) -> list[Observation[Optimizer]]:
-        """Return the Optimizers of a namespace that optimize at an interval."""
         observations = of_kind(self._objects.observations(OPTIMIZER, namespace), Optimizer)
         return [o for o in observations if o.resource and o.resource.spec.interval is not None]
 
@@ -305,81 +279,6 @@ def _read_input(manifest: Manifest) -> tuple[object, ...]:
     return (spec, counted, *(metadata.get(name) for name in names))
 
 
-WRONG_NAMES = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, Reason.NO_TARGET})
-"""Reasons that follow from names alone, whatever the load and the cards are."""
-
-TAKEN = ("name", "modelBooster", "workloads")
-"""Fields of a Server that are invalid where an older one has the same."""
-
-
-def find_wrong_names(observations: Iterable[Observation]) -> Iterator[Update]:
-    """Yield the updates of Servers with wrong names, and of those whose names are right again."""
-    all_objects = list(observations)
-    # Cards that nobody has counted yet would be an error, and names do not depend on them.
-    resources = [r for r in readable(all_objects) if not isinstance(r, Capacity)]
-    servers = tuple(map(convert_names, only(Server, resources)))
-    snapshot = build_system(resources)
-    taken = {id(resource): p for resource, p in snapshot.excluded if p.field in TAKEN}
-    catalogue = Catalogue(replace(snapshot.system, servers=servers))
-    for observation in of_kind(all_objects, Server):
-        server, allocated = observation.resource, observation.status.condition(ALLOCATED)
-        if server is None:
-            continue
-        case = catalogue.case(convert_names(server))
-        if problem := taken.get(id(server)):
-            yield build_server_update(observation, build_exclusion(server.spec.name, problem))
-        elif isinstance(case, Decision) and case.reason in WRONG_NAMES:
-            yield build_server_update(observation, case)
-        elif allocated is not None and _names_were_wrong(allocated):
-            message = "references are valid again; waiting for the next optimization"
-            ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
-            stays = Verdict(
-                ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message
-            )
-            yield Update.of(observation, (ready, stays), active=observation.status.active)
-
-
-def _names_were_wrong(allocated: Condition) -> bool:
-    """Whether a condition speaks of wrong names."""
-    field = allocated.message.partition(": ")[0]
-    is_taken = allocated.reason == Reason.INVALID_SPEC and field in TAKEN
-    return is_taken or allocated.reason in WRONG_NAMES
-
-
-NO_OPTIMIZER = Verdict(
-    READY,
-    holds=None,
-    reason="NoOptimizer",
-    message="no Optimizer in this namespace: the last decision stays in force;"
-    " create an Optimizer to resume planning",
-)
-DUE = replace(
-    NO_OPTIMIZER,
-    reason="NotOptimized",
-    message="there is an Optimizer again; waiting for the next optimization",
-)
-
-
-def find_unplanned(observations: Iterable[Observation], *, has_optimizer: bool) -> Iterator[Update]:
-    """Yield the updates of Servers with a decision for which nobody plans, or somebody does again.
-
-    Parameters
-    ----------
-    observations
-        The Servers of a namespace.
-    has_optimizer
-        Whether there is an Optimizer in it.
-    """
-    for observation in observations:
-        ready, allocated = map(observation.status.condition, (READY, ALLOCATED))
-        is_reported = ready is not None and ready.reason == NO_OPTIMIZER.reason
-        if allocated is not None and is_reported is has_optimizer:
-            known = map(observation.status.condition, (WARNINGS, ALLOCATED))
-            stay = (Verdict.of(condition) for condition in known if condition)
-            newest = DUE if has_optimizer else NO_OPTIMIZER
-            yield Update.of(observation, (newest, *stay), active=observation.status.active)
-
-
 SETTLE_SECONDS = 1.0
 """How long other changes are awaited [s]: Servers are often applied together with their classes."""
 
@@ -390,15 +289,7 @@ class ServerCheck:
     """Checks the names of Servers when one is new, is gone, or names something else than before.
 
     Servers are also checked when their namespace gets its first Optimizer or loses its last one.
-
-    Parameters
-    ----------
-    cluster, informers, source
-        Where Servers are written and watched, and where all objects are read.
-    now
-        The time of day.
-    locks
-        Allow one writer of conditions per namespace at a time.
+    `locks` allow one writer of conditions per namespace at a time.
     """
 
     def __init__(
@@ -424,7 +315,6 @@ class ServerCheck:
         await self.queue.close()
 
     def _changed(self, difference: ObjectDifference) -> None:
-        """Ask for a check if a Server or an Optimizer changed in a way that matters."""
         namespace = difference.place.key.namespace
         if difference.place.kind == SERVER:
             if _is_due(difference):
@@ -473,42 +363,24 @@ def _is_due(difference: ObjectDifference) -> bool:
 
 
 def _read_identity(optimizer: Manifest) -> tuple[object, ...]:
-    """Return which Optimizer it is, and whether it is deleted."""
     return optimizer["metadata"].get("uid"), optimizer["metadata"].get("deletionTimestamp")
 
 
 def _read_names(server: Manifest) -> tuple[object, ...]:
-    """Return what a Server names, and which one it is."""
     spec = server.get("spec") or {}
     return server["metadata"].get("uid"), *(spec.get(name) for name in NAMES)
 
 
 def _is_reported(server: Manifest) -> bool:
-    """Whether a Server has the condition Allocated."""
     conditions = server.get("status", {}).get("conditions", ())
     return any(condition["type"] == ALLOCATED for condition in conditions)
 
 
 class PlansController:
-    """Drives Plans to their end.
+    """Drives Plans to their end; `key` gives the key with which the operator signs them.
 
-    Parameters
-    ----------
-    cluster, informers
-        The API server, and what watches it.
-    source, loads
-        Give what optimizations decide from.
-    now
-        The time of day.
-    key
-        Gives the key with which the operator signs its Plans.
-
-    Attributes
-    ----------
-    approver
-        Where optimizations ask what they may write.
-    locks
-        Allow one writer of decisions per namespace at a time.
+    `approver` is where optimizations ask what they may write; `locks` allow one writer of decisions
+    per namespace at a time.
     """
 
     def __init__(
@@ -536,10 +408,7 @@ class PlansController:
         await self.queue.close()
 
     def _changed(self, difference: ObjectDifference) -> None:
-        """Ask for a reconcile; Servers are looked at when a Plan asks for it.
-
-        The status of an Optimizer changes nothing for Plans.
-        """
+        """Ask for a reconcile; Servers are looked at when a Plan asks for it."""
         kind = difference.place.kind
         if kind == PLAN or (kind == OPTIMIZER and difference.concerns(generation_of)):
             self.queue.add(difference.place.key.namespace)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from inferno_operator.controllers.planning.allocations import list_placements
+from inferno_operator.controllers.planning.conversions import list_placements
 from inferno_operator.resources import Resource, Server, ServerAllocation
 from inferno_operator.resources.observation import only
 from inferno_optimizer import system as core
@@ -35,19 +35,11 @@ class PastPlan:
 
 @dataclass(frozen=True, slots=True)
 class RecentPlans:
-    """The plans of a Server within its window, and its last move.
+    """The plans of a Server within its window, the oldest first, and its last move.
 
-    Attributes
-    ----------
-    plans
-        The plans of its window, the oldest first.
-    place
-        That of the decision that stands, see `ServerAllocation.place`; "" without one.
-    move_time
-        When that became another one; None if it has not, as far as is known.
-    move_rate
-        The load for which it did [requests/min]; after a start of the operator, that of the
-        decision that stands. 0 if it is not known.
+    `place` is that of the decision that stands, see `ServerAllocation.place`; `move_time` when that
+    became another one, as far as is known; `move_rate` the load for which it did [requests/min],
+    after a start of the operator that of the standing decision, 0 if unknown.
     """
 
     plans: Sequence[PastPlan] = ()
@@ -60,16 +52,9 @@ class RecentPlans:
 class Memory:
     """What an operator knows of a namespace from its earlier plans; lost when it ends.
 
-    Attributes
-    ----------
-    plans
-        The last plans for each Server, by uid.
-    write_times
-        When the numbers of each Server were written last, by uid.
-    woken_servers
-        The uids of Servers that got their first replica, until an optimization has read that.
-    urgent_optimizers
-        Names of Optimizers that do not wait for their interval.
+    By uid of the Servers: their plans, when their numbers were written last, and which got their
+    first replica, until an optimization has read that. `urgent_optimizers` do not wait for their
+    interval.
     """
 
     plans: dict[str, RecentPlans] = field(default_factory=dict)
@@ -159,7 +144,6 @@ def _find_destination(server: Server, recent: RecentPlans, planned: core.Server)
 
 
 def _has_arrived(server: Server) -> bool:
-    """Whether a Server runs where it was decided, and nowhere else."""
     decided, runs = server.spec.desired_alloc, server.spec.current_alloc
     return _list_places(decided) == _list_places(runs)
 
@@ -196,7 +180,6 @@ def _update_recent(recent: RecentPlans | None, server: Server, now: datetime) ->
 
 
 def _rate_of(allocation: ServerAllocation | None) -> float:
-    """The arrival rate that an allocation is for [requests/min]; 0 without one."""
     return allocation.load.arrival_rate if allocation and allocation.load else 0.0
 
 
@@ -211,5 +194,4 @@ def _count_fewest(server: Server, plans: Sequence[PastPlan]) -> int:
 
 
 def _find_desired_or_current(server: Server) -> ServerAllocation | None:
-    """Return what was decided last for a Server; what runs if nothing was decided yet."""
     return server.spec.desired_alloc or server.spec.current_alloc

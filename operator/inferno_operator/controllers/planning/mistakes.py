@@ -1,24 +1,30 @@
-"""Says of an object, before it is stored, what its conditions would say is wrong with it; pure."""
+"""What is wrong with an object before any plan: as it would be stored, or by its names; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from inferno_operator.controllers.planning.conversions import convert_names
 from inferno_operator.controllers.planning.reconcile import find_rival
 from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
 from inferno_operator.controllers.planning.status import report_rival
-from inferno_operator.controllers.planning.updates import plan_updates
+from inferno_operator.controllers.planning.updates import (
+    Update,
+    build_exclusion,
+    build_server_update,
+    plan_updates,
+)
 from inferno_operator.resources import (
     SYSTEM_RESOURCES,
     Accelerator,
     Capacity,
+    Condition,
     Model,
     Optimizer,
     Resource,
     Server,
 )
-from inferno_operator.resources.conditions import READY, WARNINGS, Verdict
-from inferno_operator.resources.observation import Observation, is_of, of_kind, readable
+from inferno_operator.resources.conditions import ALLOCATED, READY, WARNINGS, Verdict
+from inferno_operator.resources.observation import Observation, is_of, of_kind, only, readable
 from inferno_optimizer import system as core
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Certificate, Decision, Reason, Solution, SolverStatus
@@ -42,17 +48,9 @@ UNSOLVED = Certificate("", SolverStatus.FEASIBLE, objective=0.0, bound=None, sec
 def find_mistakes(observation: Observation, others: Iterable[Observation]) -> tuple[Verdict, ...]:
     """Return what an optimization would say is wrong with an object, whatever it decides.
 
-    Parameters
-    ----------
-    observation
-        The object as it would be stored; its spec is readable.
-    others
-        The objects of `SMALL_KINDS` in its namespace; an older version of it may be among them.
-
-    Returns
-    -------
-    tuple[Verdict, ...]
-        A false `Ready` or the condition `Warnings`, or both, with the message that it would have.
+    `observation` is the object as it would be stored, with a spec that can be read; `others` are
+    those of `SMALL_KINDS` in its namespace, perhaps with an older version of it. What comes back is
+    a false `Ready`, the condition `Warnings`, or both, with the message that each would have.
     """
     place = observation.reference.place
     others = [o for o in others if o.reference.place != place and o.deleted is None]
@@ -104,3 +102,69 @@ def _decide_alone(resource: Server, system: core.System, awaited: set[str]) -> D
     if isinstance(case, Decision) and case.reason not in awaited:
         return case
     return Decision(server.name, Reason.ALLOCATED, "")
+
+
+WRONG_NAMES = frozenset({Reason.UNKNOWN_CLASS, Reason.UNKNOWN_MODEL, Reason.NO_TARGET})
+"""Reasons that follow from names alone, whatever the load and the cards are."""
+
+TAKEN = ("name", "modelBooster", "workloads")
+"""Fields of a Server that are invalid where an older one has the same."""
+
+
+def find_wrong_names(observations: Iterable[Observation]) -> Iterator[Update]:
+    """Yield the updates of Servers with wrong names, and of those whose names are right again."""
+    all_objects = list(observations)
+    # Cards that nobody has counted yet would be an error, and names do not depend on them.
+    resources = [r for r in readable(all_objects) if not isinstance(r, Capacity)]
+    servers = tuple(map(convert_names, only(Server, resources)))
+    snapshot = build_system(resources)
+    taken = {id(resource): p for resource, p in snapshot.excluded if p.field in TAKEN}
+    catalogue = Catalogue(replace(snapshot.system, servers=servers))
+    for observation in of_kind(all_objects, Server):
+        server, allocated = observation.resource, observation.status.condition(ALLOCATED)
+        if server is None:
+            continue
+        case = catalogue.case(convert_names(server))
+        if problem := taken.get(id(server)):
+            yield build_server_update(observation, build_exclusion(server.spec.name, problem))
+        elif isinstance(case, Decision) and case.reason in WRONG_NAMES:
+            yield build_server_update(observation, case)
+        elif allocated is not None and _names_were_wrong(allocated):
+            message = "references are valid again; waiting for the next optimization"
+            ready = Verdict(READY, holds=None, reason="NotOptimized", message=message)
+            stays = Verdict(
+                ALLOCATED, holds=False, reason=allocated.reason, message=allocated.message
+            )
+            yield Update.of(observation, (ready, stays), active=observation.status.active)
+
+
+def _names_were_wrong(allocated: Condition) -> bool:
+    field = allocated.message.partition(": ")[0]
+    is_taken = allocated.reason == Reason.INVALID_SPEC and field in TAKEN
+    return is_taken or allocated.reason in WRONG_NAMES
+
+
+NO_OPTIMIZER = Verdict(
+    READY,
+    holds=None,
+    reason="NoOptimizer",
+    message="no Optimizer in this namespace: the last decision stays in force;"
+    " create an Optimizer to resume planning",
+)
+DUE = replace(
+    NO_OPTIMIZER,
+    reason="NotOptimized",
+    message="there is an Optimizer again; waiting for the next optimization",
+)
+
+
+def find_unplanned(observations: Iterable[Observation], *, has_optimizer: bool) -> Iterator[Update]:
+    """Yield updates of decided Servers that nobody plans for, or that somebody plans for again."""
+    for observation in observations:
+        ready, allocated = map(observation.status.condition, (READY, ALLOCATED))
+        is_reported = ready is not None and ready.reason == NO_OPTIMIZER.reason
+        if allocated is not None and is_reported is has_optimizer:
+            known = map(observation.status.condition, (WARNINGS, ALLOCATED))
+            stay = (Verdict.of(condition) for condition in known if condition)
+            newest = DUE if has_optimizer else NO_OPTIMIZER
+            yield Update.of(observation, (newest, *stay), active=observation.status.active)

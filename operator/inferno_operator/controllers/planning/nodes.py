@@ -34,14 +34,10 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes that servers may use.
+    """The nodes that servers may use; none if they are not counted.
 
-    Parameters
-    ----------
-    nodes
-        The nodes; none if they are not counted.
-    spanning
-        Servers and accelerators whose replicas are several pods, on one node or several.
+    `spanning` has the servers and accelerators whose replicas are several pods, on one node or
+    several.
     """
 
     nodes: Sequence[Node] = ()
@@ -65,14 +61,7 @@ def _find_spanning_of(server: Server) -> Iterator[ServerAccelerator]:
 async def solve_on_nodes(system: System, where: Nodes, optimizer: SystemOptimizer) -> Placed:
     """Solve a system, again with less while replicas find no node.
 
-    Parameters
-    ----------
-    system
-        What to solve.
-    where
-        The nodes; without nodes, or without limits, the first solution is the answer.
-    optimizer
-        What solves.
+    Without nodes, or without limits, the first solution is the answer.
     """
     solution = await optimizer.optimize(system)
     if not where.nodes or system.options.unlimited:

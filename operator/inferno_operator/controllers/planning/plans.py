@@ -15,13 +15,12 @@ from functools import lru_cache
 from itertools import count
 from typing import TypeVar
 
-from inferno_operator.controllers.planning import plan_status as status
-from inferno_operator.controllers.planning.allocations import (
+from inferno_operator.controllers.planning import status
+from inferno_operator.controllers.planning.conversions import (
     cards_of,
     count_by_place,
     list_placements,
 )
-from inferno_operator.controllers.planning.plan_status import Arrivals, Hold, find_hold
 from inferno_operator.controllers.planning.ports import (
     OPTIMIZER,
     PLAN,
@@ -52,9 +51,8 @@ from inferno_operator.controllers.planning.proposal import (
     unpack_decisions,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
-from inferno_operator.controllers.planning.status import summarize_events
+from inferno_operator.controllers.planning.status import Arrivals, Hold, find_hold, summarize_events
 from inferno_operator.controllers.planning.updates import Update, mark_approved
-from inferno_operator.controllers.scaling.decision import PROPOSED, UNDECIDED
 from inferno_operator.resources import (
     API_VERSION,
     FINISHED,
@@ -66,7 +64,15 @@ from inferno_operator.resources import (
     Resource,
     Server,
 )
-from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, READY, Verdict, absence
+from inferno_operator.resources.conditions import (
+    ACTUATED,
+    ALLOCATED,
+    PROPOSED,
+    READY,
+    UNDECIDED,
+    Verdict,
+    absence,
+)
 from inferno_operator.resources.objects import Key, Manifest, Now
 from inferno_operator.resources.observation import (
     Observation,
@@ -91,19 +97,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class PlanStore:
-    """The Plans that there are.
-
-    Parameters
-    ----------
-    objects
-        The objects of the kinds in `FOLLOWED`.
-    cluster
-        Where Plans are written.
-    now
-        The time of day.
-    key
-        Gives the key with which the operator signs its Plans.
-    """
+    """The Plans that there are; `objects` are of the kinds in `FOLLOWED`, `key` signs Plans."""
 
     def __init__(self, objects: Subscription, cluster: Cluster, now: Now, key: KeySource) -> None:
         self._objects = objects
@@ -116,26 +110,14 @@ class PlanStore:
         """Return why Plans are not known, such as that their kind is not installed."""
         return self._objects.trouble
 
-    async def plans(self, namespace: str) -> Sequence[Observation[Plan]]:
-        """Return the Plans of a namespace that the operator made and that are not being deleted.
-
-        The oldest come first.
-
-        Raises
-        ------
-        UnavailableError
-            They are not known now.
-        """
-        return (await self._read(namespace))[0]
-
-    async def strangers(self, namespace: str) -> Sequence[Observation[Plan]]:
-        """Return the other Plans of a namespace: somebody else made them, or none can read them."""
-        return (await self._read(namespace))[1]
-
-    async def _read(
+    async def read(
         self, namespace: str
-    ) -> tuple[list[Observation[Plan]], list[Observation[Plan]]]:
-        """Return the Plans that the operator made, the oldest first, and the others."""
+    ) -> tuple[Sequence[Observation[Plan]], Sequence[Observation[Plan]]]:
+        """Return the Plans that the operator made, the oldest first, and the strangers.
+
+        Somebody else made these, or nobody can read them. Plans that are being deleted are left
+        out. Raises `UnavailableError` while they are not known.
+        """
         await self._objects.complete(PATIENCE_SECONDS)
         seal = Seal(await self._key())
         ours: list[tuple[object, Observation[Plan]]] = []
@@ -203,7 +185,7 @@ class PlanStore:
         A name that somebody else took is left out; it does not say where to count on.
         """
         name = optimizer.metadata.name
-        plans, strangers = await self._read(optimizer.metadata.namespace)
+        plans, strangers = await self.read(optimizer.metadata.namespace)
         keys = (o.reference.key.name.rpartition("-") for o in plans)
         numbers = [int(number) for owner, _, number in keys if owner == name and number.isdigit()]
         taken = {o.reference.key.name for o in strangers}
@@ -249,7 +231,6 @@ def decide_next(
 def _decide_by_answer(
     observation: Observation[Plan], plan: Plan, approval: Approval, now: datetime
 ) -> Next:
-    """Decide what to do with a Plan that a person approved or rejected."""
     by = approval.by or SOMEBODY
     if approval.digest != plan.spec.digest:
         message = (
@@ -329,13 +310,11 @@ def find_arrivals(plan: Plan, servers: Iterable[Observation[Server]]) -> Arrival
 
 
 def _is_scaled(observation: Observation[Server]) -> bool:
-    """Whether the operator scales a Server."""
     server = observation.resource
     return server is not None and server.names_workloads and server.spec.actuation != "Publish"
 
 
 def _describe_lag(observation: Observation[Server]) -> str:
-    """Return what a Server waits for, "" if for nothing."""
     name, actuated = observation.reference.key.name, observation.status.condition(ACTUATED)
     if actuated is None or actuated.observed_generation != observation.generation:
         return f"{name} (not reported yet)"
@@ -386,13 +365,11 @@ def read_decisions(plan: Plan) -> Mapping[str, tuple[Placement, ...]]:
     }
 
 
-def has_all_changes(plan: Plan, proposal: Proposal) -> bool:
-    """Whether a Plan from the same inputs has all changes of a proposal.
+def _has_all_changes(plan: Plan, proposal: Proposal) -> bool:
+    """Whether a Plan from the same inputs has all changes of a proposal, and perhaps more.
 
-    It may have more: those that are written already.
+    Those may be written already.
     """
-    if plan.spec.inputs_digest != proposal.spec.inputs_digest:
-        return False
     placed = read_decisions(plan)
     return all(
         name in placed and count_by_place(placed[name]) == count_by_place(step.after)
@@ -400,15 +377,13 @@ def has_all_changes(plan: Plan, proposal: Proposal) -> bool:
     )
 
 
-def may_answer_for(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
-    """Whether an answer to a Plan is an answer to a proposal too, although the two may differ.
+def _may_answer_for(plan: Plan, proposal: Proposal, resources: Iterable[Resource]) -> bool:
+    """Whether an answer to a Plan from the same inputs is one to a proposal that may differ.
 
     Loads that are measured move all the time, so decisions move too. The proposal is close if it
-    has the same inputs, changes no other Server, and no load has moved by more than the tolerance.
+    changes no other Server, and no load has moved by more than the tolerance.
     """
-    if not plan.spec.decisions or plan.spec.inputs_digest != proposal.spec.inputs_digest:
-        return False
-    if not proposal.steps.keys() <= read_decisions(plan).keys():
+    if not plan.spec.decisions or not proposal.steps.keys() <= read_decisions(plan).keys():
         return False
     return not find_moved_load(unpack_decisions(plan.spec.decisions), resources)
 
@@ -417,13 +392,6 @@ def find_additions(optimization: Optimization, proposal: Proposal, now: datetime
     """Return the Servers that only get replicas, on cards that nobody has to give up for them.
 
     They are none if they are beyond the guard by themselves, or if every plan waits.
-
-    Parameters
-    ----------
-    optimization, proposal
-        What was decided, and its changes.
-    now
-        The time of day.
     """
     catalogue = Catalogue(optimization.snapshot.system)
     resources = readable(optimization.observations)
@@ -444,7 +412,6 @@ def find_additions(optimization: Optimization, proposal: Proposal, now: datetime
 
 
 def _is_addition(decision: StoredDecision) -> bool:
-    """Whether no replica is taken away on any accelerator."""
     after = count_by_place(list_placements(decision.after))
     return all(after.get(name, 0) >= n for name, n in count_by_place(decision.before).items())
 
@@ -477,22 +444,15 @@ class PlanApprover:
     async def permit(self, optimization: Optimization) -> Permission:
         """Record an optimization, of which nothing is written yet.
 
-        Raises
-        ------
-        RejectedError
-            Plans may have to wait for approval, but there can be none.
+        Raises `RejectedError` where Plans may have to wait for approval, but there can be none.
         """
         optimizer, proposal, now = optimization.optimizer, build_proposal(optimization), self._now()
         trouble = self._store.trouble()
         if isinstance(trouble, GoneError | RejectedError):
             return _permit_unrecorded(optimization, proposal, trouble, now)
-        plans = await self._store.plans(optimizer.metadata.namespace)
+        plans, _ = await self._store.read(optimizer.metadata.namespace)
         if proposal is None:
-            for known in plans:
-                plan = known.resource
-                if plan and is_plan_of(plan, optimizer) and plan.status.phase == "Proposed":
-                    why = "a newer optimization changes nothing"
-                    await self._store.write(known, status.report_superseded(known, why, now))
+            await self._supersede_proposed(plans, optimizer, now)
             return Permission(_permit_all(optimization))
         rejected = _find_rejected(plans, proposal, optimization)
         if rejected is not None and not optimization.is_requested:
@@ -512,16 +472,20 @@ class PlanApprover:
             added = () if plan.status.approval else find_additions(optimization, proposal, now)
             message = f"Plan {plan.metadata.name} awaits approval: {why}{_describe_added(added)}"
             return _permit_others(optimization, proposal.steps.keys() - set(added), message)
-        updates, steps = _permit_all(optimization), proposal.steps
+        updates = _permit_all(optimization)
         if plan.status.approval is not None:
-            updates = [
-                mark_approved(u, plan.metadata.name, steps[u.reference.key.name].after)
-                if _is_for(u, steps.keys())
-                else u
-                for u in updates
-            ]
+            updates = _mark_approved(updates, plan, proposal)
         after = report_written(observation, plan, optimizer.spec.mode, following.by, now)
         return Permission(updates, plan=observation, afterwards=after)
+
+    async def _supersede_proposed(
+        self, plans: Iterable[Observation[Plan]], optimizer: Optimizer, now: datetime
+    ) -> None:
+        for known in plans:
+            plan = known.resource
+            if plan and is_plan_of(plan, optimizer) and plan.status.phase == "Proposed":
+                why = "a newer optimization changes nothing"
+                await self._store.write(known, status.report_superseded(known, why, now))
 
     async def permit_additions(self, optimization: Optimization) -> Permission:
         """Return the updates of Servers that only get replicas, unless a person has to approve."""
@@ -532,7 +496,7 @@ class PlanApprover:
             if optimizer.spec.guard is not None:  # nobody could answer
                 return Permission(())
         else:
-            plans = await self._store.plans(optimizer.metadata.namespace)
+            plans, _ = await self._store.read(optimizer.metadata.namespace)
             if _find_rejected(plans, proposal, optimization) is not None:
                 return Permission(())
         added = find_additions(optimization, proposal, self._now())
@@ -547,34 +511,39 @@ class PlanApprover:
         self, plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
     ) -> Observation[Plan] | None:
         """Return the newest Plan, if it is not finished and is what was decided now."""
-        plan = plans[-1].resource if plans else None
+        plan = _find_newest(plans, proposal, optimization.optimizer)
         if plan is None or plan.is_finished:
             return None
-        if not is_plan_of(plan, optimization.optimizer):
-            return None
-        if has_all_changes(plan, proposal):
+        if _has_all_changes(plan, proposal):
             return plans[-1]
         if plan.status.phase != "Proposed":
             return None
-        waits = (
-            decide_next(plans[-1], plan, optimization.optimizer, (), self._now()).update is not None
-        )
+        following = decide_next(plans[-1], plan, optimization.optimizer, (), self._now())
         resources = readable(optimization.observations)
-        return plans[-1] if waits and may_answer_for(plan, proposal, resources) else None
+        stays = following.update is not None and _may_answer_for(plan, proposal, resources)
+        return plans[-1] if stays else None
 
 
 def _find_rejected(
     plans: Sequence[Observation[Plan]], proposal: Proposal, optimization: Optimization
 ) -> str | None:
     """Return the name of the newest Plan, if a person rejected what is proposed again."""
-    plan = plans[-1].resource if plans else None
+    plan = _find_newest(plans, proposal, optimization.optimizer)
     if plan is None or plan.status.phase != "Rejected":
         return None
-    if not is_plan_of(plan, optimization.optimizer):
-        return None
     resources = readable(optimization.observations)
-    is_again = has_all_changes(plan, proposal) or may_answer_for(plan, proposal, resources)
+    is_again = _has_all_changes(plan, proposal) or _may_answer_for(plan, proposal, resources)
     return plan.metadata.name if is_again else None
+
+
+def _find_newest(
+    plans: Sequence[Observation[Plan]], proposal: Proposal, optimizer: Optimizer
+) -> Plan | None:
+    """Return the newest Plan, if it is of this Optimizer and from the inputs of a proposal."""
+    plan = plans[-1].resource if plans else None
+    if plan is None or not is_plan_of(plan, optimizer):
+        return None
+    return plan if plan.spec.inputs_digest == proposal.spec.inputs_digest else None
 
 
 def _permit_all(optimization: Optimization) -> list[Update]:
@@ -583,6 +552,14 @@ def _permit_all(optimization: Optimization) -> list[Update]:
     if optimization.optimizer.spec.mode != "Approve":
         return list(updates)
     return [_keep_decision(update) for update in updates]
+
+
+def _mark_approved(updates: Iterable[Update], plan: Plan, proposal: Proposal) -> list[Update]:
+    name, steps = plan.metadata.name, proposal.steps
+    return [
+        mark_approved(u, name, steps[u.reference.key.name].after) if _is_for(u, steps.keys()) else u
+        for u in updates
+    ]
 
 
 def _permit_others(optimization: Optimization, servers: Collection[str], why: str) -> Permission:
@@ -600,7 +577,6 @@ def _permit_others(optimization: Optimization, servers: Collection[str], why: st
 
 
 def _is_for(update: Update, servers: Collection[str]) -> bool:
-    """Whether an update is one of these Servers."""
     return update.reference.kind == SERVER and update.reference.key.name in servers
 
 
@@ -631,7 +607,6 @@ def _permit_unrecorded(
 
 
 def _describe_added(added: Collection[str]) -> str:
-    """Return what is said of Servers that need not wait; "" without any."""
     return f"; {len(added)} Servers that only get replicas do not wait" if added else ""
 
 
@@ -650,9 +625,8 @@ logger = logging.getLogger(__name__)
 class PlanContext:
     """What reconciles need.
 
-    `source` and `loads` give what a Plan would be decided from now; `locks` and `writes` are those
-    of the optimizations: no other one runs meanwhile, and nobody else writes decisions of the
-    namespace between the check of a Plan and its write.
+    `locks` and `writes` are those of the optimizations: no other one runs meanwhile, and nobody
+    else writes decisions of the namespace between the check of a Plan and its write.
     """
 
     cluster: Cluster
@@ -676,16 +650,18 @@ async def reconcile_plans(namespace: str, context: PlanContext) -> ReconcileResu
 
 async def _reconcile(namespace: str, context: PlanContext) -> ReconcileResult:
     store, steps = context.store, _Steps()
-    for observation in await store.strangers(namespace):
+    _, strangers = await store.read(namespace)
+    for observation in strangers:
         await steps.take(_dismiss_stranger(observation, context), observation)
-    for observation, newer in find_replaced(await store.plans(namespace)):
+    plans, _ = await store.read(namespace)
+    for observation, newer in find_replaced(plans):
         update = status.report_superseded(observation, f"Plan {newer} is newer", context.now())
         await steps.take(store.write(observation, update), observation)
+    plans, _ = await store.read(namespace)
     waits = [
-        await steps.take(_advance_plan(observation, context), observation)
-        for observation in await store.plans(namespace)
+        await steps.take(_advance_plan(observation, context), observation) for observation in plans
     ]
-    plans, strangers = await store.plans(namespace), await store.strangers(namespace)
+    plans, strangers = await store.read(namespace)
     for observation in find_pruned(plans, strangers, store.history(namespace)):
         await steps.take(store.delete(observation), observation)
     if steps.failed:
@@ -712,7 +688,6 @@ class _Steps:
 
 
 async def _dismiss_stranger(observation: Observation[Plan], context: PlanContext) -> None:
-    """Finish a Plan that the operator did not make, or cannot read."""
     before = observation.status
     if isinstance(before, PlanStatus) and before.phase in FINISHED:
         return
@@ -749,10 +724,7 @@ async def _carry_out(
 ) -> float | None:
     """Write the decisions of a Plan on the Servers, if its inputs are still the same.
 
-    Raises
-    ------
-    RejectedError
-        The API server refuses a write; the Plan says so, and a later try may succeed.
+    Raises `RejectedError` if the API server refuses a write; a later try may succeed.
     """
     namespace, store = plan.metadata.namespace, context.store
     # Servers that were never measured are waited for now; under the lock, others would wait, too.

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,11 +64,11 @@ class TypedLoads:
     """Leaves Servers the load that their manifest has."""
 
     async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
-        """Return the objects as they are."""
+        """Return them as they are."""
         return observations
 
     def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
-        """Return the objects as they are."""
+        """Return them as they are."""
         return observations
 
 
@@ -82,10 +82,7 @@ class ObjectSource(Protocol):
     async def objects(self, namespace: str) -> Sequence[Observation]:
         """Return the objects of the kinds in `READ` that are not being deleted, in any order.
 
-        Raises
-        ------
-        UnavailableError
-            Some kinds cannot be read now.
+        Raises `UnavailableError` while some kinds cannot be read.
         """
 
 
@@ -107,15 +104,7 @@ class OnDemand:
 
 
 class Mirrored:
-    """Takes the objects from memory, where watches keep them up to date.
-
-    Parameters
-    ----------
-    objects
-        The objects of the kinds in `READ`, and perhaps others.
-    patience
-        Seconds until all objects must be known.
-    """
+    """Takes the objects from memory, where watches keep them up to date, within some seconds."""
 
     def __init__(self, objects: Subscription, patience: float = 10.0) -> None:
         self._objects = objects
@@ -134,18 +123,9 @@ class Mirrored:
 
 @dataclass(frozen=True, slots=True)
 class Optimization:
-    """An optimization and its result.
+    """An optimization and its result: the update of each object that was read, in their order.
 
-    Parameters
-    ----------
-    optimizer
-        The Optimizer that asks for it.
-    observations, updates
-        The objects that were read, and the update of each, in the same order.
-    snapshot, solution
-        What was optimized, and the result.
-    is_requested
-        Whether `spec.optimize` requested it, not an interval.
+    `is_requested` says whether `spec.optimize` requested it, not an interval.
     """
 
     optimizer: Optimizer
@@ -201,42 +181,18 @@ class ApproveAll:
         """Do nothing."""
 
 
-class KeySource(Protocol):
-    """Gives the key with which the operator signs its Plans."""
-
-    async def __call__(self) -> bytes:
-        """Return the key.
-
-        Raises
-        ------
-        InfernoError
-            It cannot be read now.
-        """
+KeySource = Callable[[], Awaitable[bytes]]
+"""Gives the key with which the operator signs its Plans; raises `InfernoError` without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """What reconciles need.
 
-    Attributes
-    ----------
-    cluster, source
-        Where objects are written, and where all objects of a namespace are read.
-    optimizer, time_limit
-        What optimizes, and the time limit of its exact solver [s].
-    now, steady
-        The time of day; and the one for what is remembered of the last minutes, which never jumps.
-    observer
-        Receives a call for each optimization.
-    loads, machines
-        Know the measured loads, and the nodes.
-    approver
-        Says which updates may be written.
-    locks, writes
-        Of each namespace: held during an optimization; and while updates are decided from the
-        newest objects and written, which is short.
-    memories
-        What is known from earlier plans, by namespace.
+    `now` is the time of day, `steady` the one for what is remembered of the last minutes, which
+    never jumps; `time_limit` that of the exact solver [s]. Of each namespace `locks` are held
+    during an optimization, `writes` while updates are decided from the newest objects and written,
+    which is short; `memories` have what is known from earlier plans.
     """
 
     cluster: Cluster

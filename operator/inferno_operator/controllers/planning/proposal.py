@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from inferno_operator.controllers.planning.allocations import (
+from inferno_operator.controllers.planning.conversions import (
     cards_of,
     cards_of_placements,
     count_by_place,
@@ -34,7 +34,6 @@ from inferno_operator.controllers.planning.allocations import (
 from inferno_operator.controllers.planning.ports import Optimization
 from inferno_operator.controllers.planning.status import convert_certificate
 from inferno_operator.controllers.planning.updates import Update, find_spec_change, mark_approved
-from inferno_operator.controllers.scaling.decision import UNDECIDED
 from inferno_operator.resources import (
     CURRENT_ALLOC,
     DESIRED_ALLOC,
@@ -60,7 +59,7 @@ from inferno_operator.resources import (
     ServerAllocation,
     describe_change,
 )
-from inferno_operator.resources.conditions import ALLOCATED, Verdict
+from inferno_operator.resources.conditions import ALLOCATED, UNDECIDED, Verdict
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.observation import Observation, is_of, only, readable
 from inferno_optimizer.errors import InputError
@@ -78,13 +77,7 @@ MARKS = ("digest", "signature")
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Signs Plans, and recognizes those that it signed.
-
-    Parameters
-    ----------
-    key
-        Bytes that only operators of this cluster know.
-    """
+    """Signs Plans with bytes that only operators of this cluster know, and recognizes its own."""
 
     key: bytes
 
@@ -270,7 +263,6 @@ def pack(document: object) -> str:
 
 
 def _encode(document: object) -> bytes:
-    """Return a JSON document as a Plan has it; the same document gives the same bytes."""
     text = json.dumps(document, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return text.encode()
 
@@ -282,10 +274,7 @@ def _compress(text: bytes) -> str:
 def unpack(packed: str, limit: int = MAX_UNPACKED) -> bytes:
     """Return what `pack` compressed, without ever having more than `limit` bytes of it.
 
-    Raises
-    ------
-    UnreadablePlanError
-        The text is damaged, or larger.
+    Raises `UnreadablePlanError` if the text is damaged, or larger.
     """
     decoder = zlib.decompressobj(GZIP)
     try:
@@ -308,10 +297,7 @@ def pack_decisions(decisions: Iterable[StoredDecision]) -> str:
 def unpack_decisions(packed: str) -> tuple[StoredDecision, ...]:
     """Return the decisions of `pack_decisions`, each of them checked.
 
-    Raises
-    ------
-    UnreadablePlanError
-        They are left out, damaged, or none that can be carried out.
+    Raises `UnreadablePlanError` if they are left out, damaged, or none that can be carried out.
     """
     if not packed:
         raise UnreadablePlanError("its decisions are left out, because there are too many")
@@ -373,15 +359,7 @@ def find_contradiction(spec: PlanSpec, decisions: Sequence[StoredDecision]) -> s
 
 
 def compute_inputs_digest(resources: Iterable[Resource], optimizer: Optimizer) -> str:
-    """Return the digest of what an optimization decides from.
-
-    Parameters
-    ----------
-    resources
-        The objects of the namespace, in any order; Optimizers among them are ignored.
-    optimizer
-        The Optimizer whose parameters are used.
-    """
+    """Return the digest of what an optimization decides from, in any order; without Optimizers."""
     objects = sorted(
         (
             [r.kind, r.metadata.name, _read_inputs(r)]
@@ -413,15 +391,7 @@ def find_moved_load(decisions: Iterable[StoredDecision], resources: Iterable[Res
 
 
 def find_missing_cards(needed: Iterable[Count], capacity: Mapping[str, int]) -> str:
-    """Return which type has fewer cards than a Plan takes; "" if none.
-
-    Parameters
-    ----------
-    needed
-        The cards that all Servers take by the Plan.
-    capacity
-        The cards that there are now, by type.
-    """
+    """Return which type has fewer cards than all Servers take by a Plan; "" if none."""
     for cards in needed:
         available = capacity.get(cards.type, 0)
         if cards.count > available:
@@ -451,18 +421,9 @@ def compute_totals(
     catalogue: Catalogue,
     cards: Iterable[Count],
 ) -> PlanTotals:
-    """Return what decisions come to.
+    """Return what decisions come to; `cards` are those that all Servers take then.
 
-    Parameters
-    ----------
-    decisions
-        Those of a Plan.
-    resources
-        All objects of the namespace, as they are now.
-    catalogue
-        The system of these objects.
-    cards
-        The cards that all Servers take then.
+    `resources` are all objects of the namespace as they are now, `catalogue` their system.
     """
     servers = [*only(Server, resources)]
     costs = {s.metadata.name: get_cost(find_standing(s, catalogue)) for s in servers}
@@ -483,15 +444,6 @@ def count_cards_after(
     """Return the cards that all Servers take with decisions, of the types that these need more of.
 
     Other Servers may have got cards after the Plan was made, such as one that woke.
-
-    Parameters
-    ----------
-    decisions
-        Those of a Plan.
-    servers
-        All Servers of the namespace, as they are now.
-    catalogue
-        The system of these objects.
     """
     by_name = {decision.server: decision for decision in decisions}
     taken: Counter[str] = Counter()
@@ -532,33 +484,23 @@ def _compute_reduction(
 ) -> Reduction | None:
     """Return what decisions take away; None if no Server is in service."""
     by_name = {server.metadata.name: server for server in servers}
-    running: dict[str, Sequence[Placement]] = {}
-    for server in servers:
-        if server.is_actuated:
-            # Replicas that start or are unready for a moment count; and where the operator does
-            # not see what runs, those that were decided before.
-            is_seen = server.names_workloads
-            runs = (place_current if is_seen else find_standing)(server, catalogue)
-            running[server.metadata.name] = list_placements(runs)
+    running = {s.metadata.name: _list_running(s, catalogue) for s in servers if s.is_actuated}
     if not running:
         return None
     gained = _find_gains(decisions, by_name, catalogue)
     taken, load_lost, emptied = 0, 0.0, list[str]()
     for decision in decisions:
-        before, after = running.get(decision.server), list_placements(decision.after)
-        if not before:
+        if not (before := running.get(decision.server)):
             continue
-        server, at_present = by_name[decision.server], count_by_place(before)
-        # Where others come, those that serve stay until these do.
-        grows = any(n > at_present.get(place, 0) for place, n in count_by_place(after).items())
-        goes = 0 if grows else max(_sum_replicas(before) - _sum_replicas(after), 0)
-        taken += goes
+        server, after = by_name[decision.server], list_placements(decision.after)
+        leaving = _count_leaving(before, after)
+        taken += leaving
         # A role alone serves nothing: the last replica of prefill is as needed as that of decode.
         is_served, unserved_load = is_whole(after), _read_load(server)
         if is_served and decision.allocated.reason == Reason.ALLOCATED:
             unserved_load = 0.0
         elif is_served:
-            unserved_load = unserved_load * goes / _sum_replicas(before)
+            unserved_load = unserved_load * leaving / _sum_replicas(before)
         # A more important Server may get cards of a type that it runs on.
         priority = catalogue.priority(server.spec.service_class)
         cards = cards_of_placements(before, server, catalogue)
@@ -576,8 +518,21 @@ def _compute_reduction(
     )
 
 
+def _list_running(server: Server, catalogue: Catalogue) -> Sequence[Placement]:
+    """Return what runs, also what starts or is unready for a moment; else what was decided."""
+    is_seen = server.names_workloads
+    return list_placements((place_current if is_seen else find_standing)(server, catalogue))
+
+
+def _count_leaving(before: Sequence[Placement], after: Sequence[Placement]) -> int:
+    """Return how many replicas go; none where others come, as those that serve stay until then."""
+    at_present = count_by_place(before)
+    if any(n > at_present.get(place, 0) for place, n in count_by_place(after).items()):
+        return 0
+    return max(_sum_replicas(before) - _sum_replicas(after), 0)
+
+
 def _read_load(server: Server) -> float:
-    """Return the load of a Server [requests/min]."""
     current = server.spec.current_alloc
     return max(current.load.arrival_rate, 0.0) if current and current.load else 0.0
 
@@ -614,14 +569,7 @@ UNSEALED = "-"
 class Proposal:
     """The changes that an optimization decided.
 
-    Parameters
-    ----------
-    spec
-        The spec of the Plan.
-    steps
-        All changes by name of the Server object, also those that the spec does not list.
-    decisions
-        The decisions that these changes are about.
+    `steps` has all of them by name of the Server object, also those that the spec does not list.
     """
 
     spec: PlanSpec

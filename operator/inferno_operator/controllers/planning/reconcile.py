@@ -5,24 +5,18 @@ the decisions on the objects of the namespace, or it only writes the Optimizer's
 """
 
 import logging
-from collections.abc import Container, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.planning import status
-from inferno_operator.controllers.planning.memory import Memory, find_calmed_servers
+from inferno_operator.controllers.planning.memory import find_calmed_servers
 from inferno_operator.controllers.planning.nodes import (
     Nodes,
     find_spanning,
     has_room_on_nodes,
     solve_on_nodes,
 )
-from inferno_operator.controllers.planning.ports import (
-    OPTIMIZER,
-    Context,
-    Optimization,
-)
+from inferno_operator.controllers.planning.ports import OPTIMIZER, Context, Optimization
 from inferno_operator.controllers.planning.snapshot import Inputs, take_snapshot
 from inferno_operator.controllers.planning.updates import (
     Update,
@@ -30,11 +24,8 @@ from inferno_operator.controllers.planning.updates import (
     list_written_uids,
     plan_updates,
 )
-from inferno_operator.controllers.planning.waking import (
-    find_without_room,
-    is_asleep,
-)
-from inferno_operator.resources import Optimizer, OptimizerStatus, Server
+from inferno_operator.controllers.planning.waking import leave_woken
+from inferno_operator.resources import Optimizer, OptimizerStatus
 from inferno_operator.resources.objects import Key, Reference
 from inferno_operator.resources.observation import Observation, observe, readable, still_running
 from inferno_operator.runtime.finalizers import DefinitionTerminatingError, remove_finalizer
@@ -45,33 +36,6 @@ from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.surplus import keep_roles, with_surplus
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleStep:
-    """The next step for an Optimizer.
-
-    Parameters
-    ----------
-    update
-        The update of its status, before the optimization if there is one.
-    resource
-        The Optimizer, if an optimization is due now.
-    again_after
-        Seconds until the next reconcile; None: when the Optimizer changes.
-    interval
-        Seconds between two optimizations; None if there are none without a request.
-    """
-
-    update: Update
-    resource: Optimizer | None = None
-    again_after: float | None = None
-    interval: float | None = None
-
-    @property
-    def is_requested(self) -> bool:
-        """Whether `spec.optimize` requested it, so that the request is to be cleared."""
-        return self.resource is not None and self.resource.spec.optimize
 
 
 async def reconcile(key: Key, context: Context) -> ReconcileResult:
@@ -92,38 +56,34 @@ async def reconcile(key: Key, context: Context) -> ReconcileResult:
     return result
 
 
-async def _forget(namespace: str, context: Context) -> ReconcileResult:
-    """Forget a namespace that has no Optimizer any more."""
-    try:
-        if not (await context.cluster.list(OPTIMIZER, namespace)).manifests:
-            context.memories.pop(namespace, None)
-    except InfernoError as error:
-        logger.warning("namespace %s: %s", namespace, error)
-        return ReconcileResult.FAILED
-    return ReconcileResult.SETTLED
-
-
 async def _take_next_step(key: Key, context: Context, *, is_urgent: bool) -> ReconcileResult:
     observation = observe(Optimizer, await context.cluster.get(OPTIMIZER, key))
-    resource, others = observation.resource, list[Observation[Optimizer]]()
     if observation.deleted is not None:
-        try:
-            await remove_finalizer([observation], context.cluster)
-        except DefinitionTerminatingError as error:  # the finalizer must wait
-            await context.writer.write(status.report_failure(observation, error))
-            return ReconcileResult.FAILED
-        return ReconcileResult.SETTLED
-    if resource is not None and (resource.spec.interval is not None or resource.spec.optimize):
-        listing = await context.cluster.list(OPTIMIZER, key.namespace)
-        others = [observe(Optimizer, manifest) for manifest in listing.manifests]
-    step = find_next_step(observation, others, context.now(), is_urgent=is_urgent)
-    context.observer.scheduled(key, step.interval)
-    if step.resource is None:
-        await context.writer.write(step.update)
-        return ReconcileResult.due_after(step.again_after)
+        return await _release(observation, context)
+    optimizer, rival = observation.resource, await _read_rival(observation, context)
+    wait_s = find_seconds_until_due(observation, context.now())
+    interval = optimizer.spec.interval if optimizer and rival is None else None
+    context.observer.scheduled(key, interval)
+    if optimizer is None:
+        update = status.report_unreadable_optimizer(observation)
+    elif rival is not None:
+        update, wait_s = status.report_rival(observation, rival.metadata.name), rival.spec.interval
+    elif wait_s is None or (wait_s > 0 and not is_urgent):
+        update = status.report_settled(observation)
+    else:
+        return await _try_to_optimize(observation, optimizer, context)
+    await context.writer.write(update)
+    return ReconcileResult.due_after(wait_s)
+
+
+async def _try_to_optimize(
+    observation: Observation[Optimizer], optimizer: Optimizer, context: Context
+) -> ReconcileResult:
+    """Optimize, one after the other in a namespace; a failure is written on the status."""
+    key = observation.reference.key
     try:
         async with context.locks[key.namespace]:
-            await _optimize(observation, step, step.resource, context)
+            await _optimize(observation, optimizer, context)
     except StaleError as error:
         logger.info("%s; trying again", error)
         return ReconcileResult.FAILED
@@ -132,11 +92,11 @@ async def _take_next_step(key: Key, context: Context, *, is_urgent: bool) -> Rec
         context.observer.failed(key, error.reason)
         await context.writer.write(status.report_failure(observation, error))
         return ReconcileResult.FAILED
-    return ReconcileResult.due_after(step.again_after)
+    return ReconcileResult.due_after(optimizer.spec.interval)
 
 
 async def _optimize(
-    observation: Observation[Optimizer], step: ScheduleStep, optimizer: Optimizer, context: Context
+    observation: Observation[Optimizer], optimizer: Optimizer, context: Context
 ) -> None:
     """Observe, solve, propose, write what may be written, and report; then clear the request.
 
@@ -145,8 +105,9 @@ async def _optimize(
     key, writer = observation.reference.key, context.writer
     memory = context.memories[key.namespace]
     context.observer.started(key)
-    if step.is_requested:  # an optimization at an interval is only reported when it is done
-        observation = await _write_status(observation, step.update, writer)
+    is_requested = optimizer.spec.optimize
+    if is_requested:  # an optimization at an interval is only reported when it is done
+        observation = await _write_status(observation, status.report_start(observation), writer)
 
     # Observe.
     machines = await context.machines.nodes(key.namespace)
@@ -183,16 +144,13 @@ async def _optimize(
         updates = plan_updates(objects, snapshot, solution, recent, move_times)
         # Servers that woke meanwhile keep what they got, and the next plan counts them. Others
         # grow on what is left beside those.
-        objects, woken = await _read_woken(objects, memory, context)
-        without_room = frozenset[str]()
-        if woken:
-            updates = _drop_changes(updates, woken)
-            without_room = find_without_room(objects, updates, snapshot.system)
-        stays = woken | without_room
-        proposed = _drop_changes(updates, stays)
+        objects, updates, stays = await leave_woken(
+            objects, updates, snapshot.system, memory, context.cluster
+        )
+
         # Limit, and write.
         permission = await context.approver.permit(
-            Optimization(optimizer, objects, proposed, snapshot, solution, step.is_requested)
+            Optimization(optimizer, objects, updates, snapshot, solution, is_requested)
         )
         permitted = [u for u in permission.updates if u.reference.uid not in stays]
         await writer.write_all(permitted, status.summarize_events(observation, permitted))
@@ -205,31 +163,37 @@ async def _optimize(
         observation, solution, context.now(), troubles, permission.message
     )
     observation = await _write_status(observation, result, writer)
-    if step.is_requested:
+    if is_requested:
         await clear_request(observation.reference, context.cluster)
     context.observer.optimized(key, snapshot.system, solution)
     logger.info("%s: %s", observation.reference, result.main.message)
 
 
-async def _read_woken(
-    observations: Sequence[Observation], memory: Memory, context: Context
-) -> tuple[Sequence[Observation], frozenset[str]]:
-    """Return the objects with those Servers as they are now that woke since they were read."""
-    woken = dict[str, Observation[Server]]()
-    for slept in observations:
-        if slept.reference.uid in memory.woken_servers and is_asleep(slept):
-            reference = slept.reference
-            with suppress(GoneError):
-                newest = observe(Server, await context.cluster.get(reference.kind, reference.key))
-                if not is_asleep(newest):
-                    woken[reference.uid] = newest
-    memory.woken_servers = set(woken)
-    return [woken.get(o.reference.uid, o) for o in observations], frozenset(woken)
+async def _read_rival(observation: Observation[Optimizer], context: Context) -> Optimizer | None:
+    optimizer = observation.resource
+    if optimizer is None or (optimizer.spec.interval is None and not optimizer.spec.optimize):
+        return None
+    listing = await context.cluster.list(OPTIMIZER, observation.reference.key.namespace)
+    return find_rival(observation, [observe(Optimizer, found) for found in listing.manifests])
 
 
-def _drop_changes(updates: Iterable[Update], uids: Container[str]) -> list[Update]:
-    """Return the updates, which leave the spec of some Servers as it is."""
-    return [replace(u, spec=None) if u.reference.uid in uids else u for u in updates]
+async def _release(observation: Observation[Optimizer], context: Context) -> ReconcileResult:
+    try:
+        await remove_finalizer([observation], context.cluster)
+    except DefinitionTerminatingError as error:  # the finalizer must wait
+        await context.writer.write(status.report_failure(observation, error))
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
+
+
+async def _forget(namespace: str, context: Context) -> ReconcileResult:
+    try:
+        if not (await context.cluster.list(OPTIMIZER, namespace)).manifests:
+            context.memories.pop(namespace, None)
+    except InfernoError as error:
+        logger.warning("namespace %s: %s", namespace, error)
+        return ReconcileResult.FAILED
+    return ReconcileResult.SETTLED
 
 
 async def clear_request(reference: Reference, cluster: Cluster) -> None:
@@ -255,43 +219,6 @@ def _check_is_unchanged(observation: Observation[Optimizer], newest: Observation
     before, after = ((o.reference.uid, o.generation, o.deleted) for o in (observation, newest))
     if before != after:
         raise StaleError(f"{observation.reference} changed during the optimization")
-
-
-def find_next_step(
-    observation: Observation[Optimizer],
-    others: Iterable[Observation[Optimizer]],
-    now: datetime,
-    *,
-    is_urgent: bool = False,
-) -> ScheduleStep:
-    """Decide the next step for an Optimizer.
-
-    Parameters
-    ----------
-    observation
-        The Optimizer.
-    others
-        All Optimizers of its namespace.
-    now
-        The time.
-    is_urgent
-        Whether an Optimizer with an interval does not wait for it.
-    """
-    resource = observation.resource
-    if resource is None:
-        return ScheduleStep(status.report_unreadable_optimizer(observation))
-    other = find_rival(observation, others)
-    if other is not None:
-        update = status.report_rival(observation, other.metadata.name)
-        return ScheduleStep(update, again_after=other.spec.interval)
-    wait_s, interval = find_seconds_until_due(observation, now), resource.spec.interval
-    if wait_s and is_urgent:
-        wait_s = 0.0
-    if wait_s != 0:
-        return ScheduleStep(
-            status.report_settled(observation), again_after=wait_s, interval=interval
-        )
-    return ScheduleStep(status.report_start(observation), resource, interval, interval)
 
 
 def find_seconds_until_due(observation: Observation[Optimizer], now: datetime) -> float | None:

@@ -6,7 +6,6 @@ from datetime import datetime
 from math import inf
 from operator import attrgetter
 
-from inferno_operator.controllers.planning.allocations import list_placements, place_current
 from inferno_operator.controllers.planning.conversions import (
     Shared,
     convert_accelerator,
@@ -16,6 +15,8 @@ from inferno_operator.controllers.planning.conversions import (
     convert_roles,
     convert_server,
     find_shared,
+    list_placements,
+    place_current,
     remove_shared,
     sum_cards,
 )
@@ -62,21 +63,10 @@ SPARE = 1e-6
 class Inputs:
     """What is decided from.
 
-    Attributes
-    ----------
-    resources
-        The objects of a namespace with their measured loads, in any order.
-    optimizer
-        The Optimizer whose parameters are used; None: the oldest one among the resources.
-    time_limit
-        Time limit of the exact solver [s].
-    stored
-        The objects as they are on the API server: the minimum of a Server there is what somebody
-        asks for.
-    memory
-        What is known from earlier plans, if anything.
-    now
-        The time, for which Servers may ask for more; None: nothing runs that is to be kept.
+    `resources` are the objects of a namespace with their measured loads, `stored` the same as they
+    are on the API server: the minimum of a Server there is what somebody asks for. Without an
+    `optimizer`, the oldest one among the resources counts. `time_limit` is that of the exact solver
+    [s]. Without `now` nothing runs that is to be kept.
     """
 
     resources: Sequence[Resource]
@@ -89,19 +79,10 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The objects that take part in an optimization, and the system that they describe.
+    """The objects that take part in an optimization, the oldest first, and their system.
 
-    Attributes
-    ----------
-    resources
-        Those that take part, the oldest first.
-    excluded
-        Those that do not, each with the reason: an older object has the same name, or a Server
-        has no load, or names a workload of an older one.
-    system
-        What is solved.
-    problems
-        What is wrong with numbers of the system.
+    `excluded` has those that do not, each with the reason: an older object has the same name, or a
+    Server has no load, or names a workload of an older one.
     """
 
     inputs: Inputs
@@ -115,13 +96,7 @@ Stage = Callable[[Snapshot], Snapshot]
 
 
 def take_snapshot(inputs: Inputs) -> Snapshot:
-    """Return the snapshot of a namespace.
-
-    Raises
-    ------
-    UnavailableError
-        Cards are to be counted from nodes, and have not been counted yet.
-    """
+    """Return the snapshot of a namespace; `UnavailableError` if its cards are not counted yet."""
     stages: Sequence[Stage] = (
         # Others refer to objects by name. Of two with one name, they meant the older one.
         leave_out_duplicates,
@@ -254,18 +229,12 @@ def keep_carried_load(snapshot: Snapshot) -> Snapshot:
     stored = find_calmed_servers(inputs.stored)
     asked = {server.metadata.uid: server.fewest_replicas(inputs.now) for server in stored}
     catalogue = Catalogue(system)
-    kept: dict[str, list[ServerAllocation]] = {}
+    kept: dict[str, Sequence[ServerAllocation]] = {}
     fewest: dict[str, int] = {}
     for server in find_calmed_servers(snapshot.resources):
-        if server.spec.min_num_replicas <= asked.get(server.metadata.uid, inf):
-            continue
-        # What runs stays; or what was decided, where fewer replicas than run are kept.
-        runs, decided = place_current(server, catalogue), server.spec.desired_alloc
-        wholes = [runs] if runs is not None else []
-        if runs and decided and server.spec.min_num_replicas < runs.num_replicas:
-            wholes.append(decided)
-        kept[server.spec.name] = wholes
-        fewest[server.spec.name] = max(asked[server.metadata.uid], 1)
+        if server.spec.min_num_replicas > asked.get(server.metadata.uid, inf):
+            kept[server.spec.name] = _list_kept(server, catalogue)
+            fewest[server.spec.name] = max(asked[server.metadata.uid], 1)
     if not kept:
         return snapshot
     placed = (p for wholes in kept.values() for whole in wholes for p in list_placements(whole))
@@ -273,14 +242,22 @@ def keep_carried_load(snapshot: Snapshot) -> Snapshot:
     servers = []
     for planned in system.servers:
         name = planned.name
-        rates_kept = (_carry(whole, name, replica) for whole in kept.get(name, ()))
-        if (rate := min(rates_kept, default=0.0)) > 0:
-            least_rate = rate * (1.0 - SPARE)
-            kept_load = replace(planned, least_rate=least_rate, min_replicas=fewest[name])
-            servers.append(kept_load)
+        rate = min((_carry(w, name, replica) for w in kept.get(name, ())), default=0.0)
+        if rate > 0:
+            least = rate * (1.0 - SPARE)
+            servers.append(replace(planned, least_rate=least, min_replicas=fewest[name]))
         else:
             servers.append(planned)
     return replace(snapshot, system=replace(system, servers=tuple(servers)))
+
+
+def _list_kept(server: Server, catalogue: Catalogue) -> Sequence[ServerAllocation]:
+    """Return what runs; and what was decided, where fewer replicas than run are kept."""
+    runs, decided = place_current(server, catalogue), server.spec.desired_alloc
+    kept = [runs] if runs is not None else []
+    if runs and decided and server.spec.min_num_replicas < runs.num_replicas:
+        kept.append(decided)
+    return kept
 
 
 def stay_after_moves(snapshot: Snapshot) -> Snapshot:

@@ -1,8 +1,9 @@
-"""The status of an Optimizer: its request is being worked on, done or failed; pure."""
+"""What is said on an Optimizer of its request, and on a Plan of what becomes of it; pure."""
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from inferno_operator.controllers.planning.updates import VALID, Update
 from inferno_operator.resources import (
@@ -10,14 +11,18 @@ from inferno_operator.resources import (
     CapacityUse,
     Certificate,
     Gain,
+    Guard,
     LastOptimization,
     Level,
     Optimizer,
     OptimizerStatus,
+    Phase,
+    PlanStatus,
+    PlanTotals,
     Unserved,
 )
 from inferno_operator.resources.conditions import OPTIMIZED, READY, Verdict
-from inferno_operator.resources.objects import EVENTS, Event
+from inferno_operator.resources.objects import EVENTS, Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer import solution as core
 from inferno_optimizer.errors import InfernoError
@@ -111,7 +116,6 @@ def report_rival(observation: Observation, rival: str) -> Update:
 
 
 def _find_last_verdict(observation: Observation) -> Verdict:
-    """Return the last verdict about a request."""
     before = observation.status.condition(OPTIMIZED)
     if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
         return NOT_REQUESTED
@@ -125,7 +129,6 @@ def _is_still_done(observation: Observation) -> bool:
 
 
 def _find_last(observation: Observation) -> LastOptimization | None:
-    """Return the last optimization in the status."""
     status = observation.status
     return status.last_optimization if isinstance(status, OptimizerStatus) else None
 
@@ -208,3 +211,242 @@ def _build_last(observation: Observation, solution: Solution, now: datetime) -> 
             for use in solution.capacity
         ),
     )
+
+
+NAMED = 3
+"""How many Servers a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a Plan waits; `until` is the time after which it does not wait by itself, if any."""
+
+    reason: str
+    message: str
+    until: datetime | None = None
+
+
+def find_hold(optimizer: Optimizer, totals: PlanTotals, now: datetime) -> Hold | None:
+    """Return why a plan of an Optimizer waits for approval; None if it is to be carried out.
+
+    In mode Recommend nothing waits: only `desiredAlloc` is written.
+    """
+    if optimizer.spec.mode == "Recommend":
+        return None
+    if optimizer.spec.mode == "Approve":
+        return Hold("AwaitsApproval", "the Optimizer has mode Approve")
+    guard = optimizer.spec.guard or Guard()
+    if problems := list(_find_excesses(guard, totals)):
+        return Hold("BeyondGuard", "; ".join(problems))
+    end = max(filter(None, (window.end(now) for window in guard.freeze)), default=None)
+    if end is None:
+        return None
+    until = end.strftime("%Y-%m-%d %H:%M UTC")
+    return Hold("Frozen", f"plans are frozen until {until} (spec.guard.freeze)", end)
+
+
+def _find_excesses(guard: Guard, totals: PlanTotals) -> Iterator[str]:
+    most = guard.max_servers_changed
+    if most is not None and totals.servers > most:
+        yield f"{totals.servers} Servers change, spec.guard.maxServersChanged is {most}"
+    limit, before, after = guard.max_cost_increase_percent, totals.cost_before, totals.cost_after
+    if limit is not None and after > before * (1 + limit / 100):
+        percent = f"{100 * (after / before - 1):.1f} %" if before > 0 else "from nothing"
+        yield (
+            f"the cost rises from {before:g} to {after:g} cents/hour ({percent}),"
+            f" spec.guard.maxCostIncreasePercent is {limit:g}"
+        )
+    emptied = totals.reduction.emptied if totals.reduction else ()
+    if emptied and guard.way_down.share < 1:
+        yield (
+            f"{_list_names(emptied)} would lose the last replica under load,"
+            f" spec.guard.maxDecreasePercent is {100 * guard.way_down.share:g}"
+        )
+
+
+CARRIED_OUT = "CarriedOut"
+"""The type of the condition of a Plan."""
+
+NOT_SIGNED = "NotSigned"
+"""The reason of a Plan that the operator did not make."""
+
+STRANGER = (
+    "it has no signature of this operator, so it is not carried out: another writer made or changed"
+    " it, or the operator made it with another key, such as before an upgrade; the next"
+    " optimization proposes what is still to be changed (set spec.optimize of its Optimizer)"
+)
+"""What is said on a Plan that the operator did not make."""
+
+UNSCALED = "the operator scales none of these Servers"
+"""Why a Plan is only written whose Servers name no workloads, or are published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Servers of a Plan that run what was decided, of how many, and why others do not yet.
+
+    `gone` are those that were deleted meanwhile, `unscaled` those that the operator does not scale.
+    """
+
+    arrived: int
+    servers: int
+    others: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    unscaled: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all have arrived that are still there and that the operator scales."""
+        return self.arrived + len(self.gone) + len(self.unscaled) >= self.servers
+
+
+def describe_answers(name: str) -> str:
+    """Return what a person does with a Plan of this name that waits."""
+    return (
+        f"review: kubectl inferno diff {name}; approve: kubectl inferno approve {name};"
+        f" reject: kubectl inferno reject {name}"
+    )
+
+
+def report_waiting(observation: Observation, hold: Hold, absences: Sequence[str] = ()) -> Update:
+    """Return the update of a Plan that waits for a person; `absences` say what does not exist."""
+    shown = [*absences[:NAMED], *(["..."] if len(absences) > NAMED else [])]
+    how = describe_answers(observation.reference.key.name)
+    message = "; ".join((hold.message, *shown, how))
+    verdict = Verdict(CARRIED_OUT, holds=False, reason=hold.reason, message=message)
+    return _build_plan_update(observation, "Proposed", verdict)
+
+
+def report_approved(observation: Observation, by: str) -> Update:
+    """Return the update of a Plan that was approved, and is not written yet."""
+    verdict = Verdict(CARRIED_OUT, holds=None, reason="Approved", message=f"approved by {by}")
+    return _build_plan_update(observation, "Approved", verdict, by=by)
+
+
+def report_not_written(observation: Observation, error: InfernoError) -> Update:
+    """Return the update of a Plan whose decisions the API server refuses."""
+    verdict = Verdict(CARRIED_OUT, holds=False, reason="NotWritten", message=str(error))
+    return _build_plan_update(observation, "Approved", verdict)
+
+
+def report_acting(observation: Observation, by: str, arrivals: Arrivals) -> Update:
+    """Return the update of a Plan whose decisions are written on the Servers."""
+    message = f"{arrivals.arrived} of {arrivals.servers} Servers run what was decided"
+    if arrivals.others:
+        message += f"; not yet: {_list_names(arrivals.others)}"
+    message += _describe_unscaled(arrivals) + _describe_gone(arrivals)
+    verdict = Verdict(CARRIED_OUT, holds=None, reason="Acting", message=message)
+    return _build_plan_update(observation, "Acting", verdict, by=by, arrived=arrivals.arrived)
+
+
+def report_done(observation: Observation, by: str, arrivals: Arrivals, now: datetime) -> Update:
+    """Return the update of a Plan whose Servers run what was decided, or that is only written."""
+    count = arrivals.arrived
+    if not count and not arrivals.unscaled:
+        names = _list_names(arrivals.gone)
+        why = f"its Servers were deleted: {names}; their replicas stay as they are"
+        return report_superseded(observation, why, now)
+    if not count:
+        message = _describe_written(len(arrivals.unscaled), UNSCALED) + _describe_gone(arrivals)
+        verdict = Verdict(CARRIED_OUT, holds=True, reason="Written", message=message)
+        return _build_plan_update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+    message = f"{_count_of(count, 'Server')} {'runs' if count == 1 else 'run'} what was decided"
+    message += _describe_unscaled(arrivals) + _describe_gone(arrivals)
+    verdict = Verdict(CARRIED_OUT, holds=True, reason="Done", message=message)
+    return _build_plan_update(observation, "Done", verdict, by=by, arrived=count, finished=now)
+
+
+def report_recommended(observation: Observation, by: str, decisions: int, now: datetime) -> Update:
+    """Return the update of a Plan that is only a recommendation, and is written."""
+    message = _describe_written(decisions, "in mode Recommend the operator scales nothing")
+    verdict = Verdict(CARRIED_OUT, holds=True, reason="Recommended", message=message)
+    return _build_plan_update(observation, "Written", verdict, by=by, arrived=0, finished=now)
+
+
+def _describe_written(decisions: int, why: str) -> str:
+    return f"written: {_count_of(decisions, 'decision')}; {why}"
+
+
+def _count_of(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def report_end(
+    observation: Observation,
+    phase: Phase,
+    reason: str,
+    message: str,
+    now: datetime,
+    by: str = "",
+) -> Update:
+    """Return the update of a Plan that is not carried out, or not to its end."""
+    verdict = Verdict(CARRIED_OUT, holds=False, reason=reason, message=message)
+    return _build_plan_update(observation, phase, verdict, by=by, finished=now)
+
+
+def report_unreadable_plan(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan whose spec cannot be read."""
+    return report_end(observation, "Failed", "Unreadable", observation.problem, now)
+
+
+def report_stranger(observation: Observation, now: datetime) -> Update:
+    """Return the update of a Plan that the operator did not make."""
+    return report_end(observation, "Superseded", NOT_SIGNED, STRANGER, now)
+
+
+def report_superseded(observation: Observation, why: str, now: datetime) -> Update:
+    """Return the update of a Plan that something newer replaces.
+
+    How far it got is unknown if it was being carried out: that is no reason for a warning.
+    """
+    before = observation.status
+    is_acting = isinstance(before, PlanStatus) and before.phase == "Acting"
+    holds = None if is_acting else False
+    verdict = Verdict(CARRIED_OUT, holds, reason="Superseded", message=why)
+    return _build_plan_update(observation, "Superseded", verdict, finished=now)
+
+
+def count_time_acting(observation: Observation, now: datetime) -> timedelta:
+    """Return for how long a Plan has been in its phase Acting."""
+    condition = observation.status.condition(CARRIED_OUT)
+    return now - condition.last_transition_time if condition else timedelta()
+
+
+def _list_names(servers: Sequence[str]) -> str:
+    return ", ".join(servers[:NAMED]) + ", ..." * (len(servers) > NAMED)
+
+
+def _describe_unscaled(arrivals: Arrivals) -> str:
+    if not arrivals.unscaled:
+        return ""
+    servers = _count_of(len(arrivals.unscaled), "Server")
+    return f"; written, not scaled by the operator: {servers} ({_list_names(arrivals.unscaled)})"
+
+
+def _describe_gone(arrivals: Arrivals) -> str:
+    if not arrivals.gone:
+        return ""
+    return f"; deleted meanwhile: {_list_names(arrivals.gone)}; their replicas stay as they are"
+
+
+def _build_plan_update(
+    observation: Observation,
+    phase: Phase,
+    verdict: Verdict,
+    *,
+    by: str = "",
+    arrived: int | None = None,
+    finished: datetime | None = None,
+) -> Update:
+    before = observation.status
+    last = before if isinstance(before, PlanStatus) else PlanStatus()
+    status = PlanStatus(
+        phase=phase,
+        by=by or last.by,
+        arrived=last.arrived if arrived is None else arrived,
+        finished=finished,
+    )
+    extra: Manifest = {
+        key: value for key, value in status.to_json().items() if value not in ("", None)
+    }
+    return Update.of(observation, (verdict,), active=finished is None, extra_status=extra)

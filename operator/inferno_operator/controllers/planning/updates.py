@@ -14,7 +14,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
-from inferno_operator.controllers.planning.allocations import (
+from inferno_operator.controllers.planning.conversions import (
     build_desired,
     count_by_place,
     list_placements,
@@ -249,7 +249,6 @@ def _keep_status_fields(observation: Observation, spec: Manifest | None) -> Mani
 
 
 def _is_approved(status: ServerStatus, desired: Manifest) -> bool:
-    """Whether a desired allocation has the replicas that a person approved."""
     if status.approved is None or not desired:
         return False
     placed = list_placements(ServerAllocation.model_validate(desired))
@@ -270,7 +269,6 @@ def mark_approved(update: Update, plan: str, placed: Iterable[Placement]) -> Upd
 
 
 def _find_desired(observation: Observation) -> Manifest:
-    """The desired allocation that a Server has; empty if there is none."""
     server = observation.resource if is_of(observation, Server) else None
     desired = server.spec.desired_alloc if server else None
     return desired.to_json() if desired else {}
@@ -324,13 +322,11 @@ class _Results:
         return Update.of(observation, verdicts, active=verdict.holds is True)
 
     def _list_implausible(self, resource: Resource | None) -> Iterator[str]:
-        """What number of a resource is implausible for its unit."""
         for name in _list_names(resource) if resource else ():
             if name in self._implausible:
                 yield self._implausible[name]
 
     def _find_decision(self, observation: Observation[Server]) -> Decision:
-        """The decision for a Server; InvalidSpec if the Server is not part of the system."""
         name, server = observation.reference.key.name, observation.resource
         if server is None:
             return Decision(name, Reason.INVALID_SPEC, observation.problem)
@@ -346,7 +342,6 @@ class _Results:
         )
 
     def _judge(self, observation: Observation) -> Verdict:
-        """The Ready condition of an object that is not a Server."""
         resource = observation.resource
         if resource is None:
             return Verdict(
@@ -406,7 +401,6 @@ def build_server_update(
 
 
 def _list_caveats(resource: Resource | None) -> Sequence[str]:
-    """What may not be meant in a resource."""
     return list(map(_describe, caveats(resource)))
 
 
@@ -427,7 +421,6 @@ def _find_hardly_needed(snapshot: Snapshot, solution: Solution) -> Iterator[core
 
 
 def _build_warnings(warnings: Sequence[str]) -> Iterator[Verdict]:
-    """The Warnings condition; nothing if there are no warnings."""
     if warnings:
         message = "; ".join(warnings)
         yield Verdict(WARNINGS, holds=True, reason="Implausible", message=message)

@@ -7,12 +7,14 @@ without them: what they got stays, and so does what does not fit beside it.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import filterfalse
 from typing import TypeGuard
 
-from inferno_operator.controllers.planning.allocations import cards_of
+from inferno_operator.controllers.planning.conversions import cards_of
+from inferno_operator.controllers.planning.memory import Memory
 from inferno_operator.controllers.planning.nodes import Nodes, find_spanning, solve_on_nodes
 from inferno_operator.controllers.planning.ports import OPTIMIZER, Context, OnDemand, Optimization
 from inferno_operator.controllers.planning.snapshot import Inputs, Snapshot, take_snapshot
@@ -31,10 +33,11 @@ from inferno_operator.resources.observation import (
     readable,
     still_running,
 )
-from inferno_operator.runtime.ports import GoneError
+from inferno_operator.runtime.ports import Cluster, GoneError
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.placement import Node
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
@@ -55,15 +58,7 @@ def is_wanted(observation: Observation) -> TypeGuard[Observation[Server]]:
 
 
 def build_waking_system(snapshot: Snapshot, observations: Sequence[Observation]) -> System:
-    """Return the system of the wanted Servers alone; all that others have or were given is held.
-
-    Parameters
-    ----------
-    snapshot
-        The whole namespace.
-    observations
-        Its objects, as they are now.
-    """
+    """Return the system of the wanted Servers alone; all that others have or were given is held."""
     catalogue = Catalogue(snapshot.system)
     wanted = [o.resource for o in observations if is_wanted(o) and o.resource]
     destinations = {server.spec.name: server.wakes_on for server in wanted}
@@ -110,6 +105,38 @@ def build_waiting_updates(
                 decision, message=f"requests wait for a first replica: {decision.message}"
             )
             yield replace(build_server_update(observation, waiting), spec=None)
+
+
+async def leave_woken(
+    observations: Sequence[Observation],
+    updates: list[Update],
+    system: System,
+    memory: Memory,
+    cluster: Cluster,
+) -> tuple[Sequence[Observation], list[Update], frozenset[str]]:
+    """Leave Servers alone that woke since they were read, and those without room beside them.
+
+    Returns the objects as they are now, their updates, and the uids of the Servers that stay.
+    """
+    woken = dict[str, Observation[Server]]()
+    for slept in observations:
+        if slept.reference.uid in memory.woken_servers and is_asleep(slept):
+            reference = slept.reference
+            with suppress(GoneError):
+                newest = observe(Server, await cluster.get(reference.kind, reference.key))
+                if not is_asleep(newest):
+                    woken[reference.uid] = newest
+    memory.woken_servers = set(woken)
+    if not woken:
+        return observations, updates, frozenset()
+    objects = [woken.get(o.reference.uid, o) for o in observations]
+    updates = _drop_changes(updates, woken)
+    stays = woken.keys() | find_without_room(objects, updates, system)
+    return objects, _drop_changes(updates, stays), frozenset(stays)
+
+
+def _drop_changes(updates: Iterable[Update], uids: Container[str]) -> list[Update]:
+    return [replace(u, spec=None) if u.reference.uid in uids else u for u in updates]
 
 
 def find_without_room(
@@ -181,7 +208,7 @@ async def wake(key: Key, context: Context) -> ReconcileResult:
         if isinstance(optimizer, Optimizer) and observation.deleted is None:
             nodes = await context.machines.nodes(key.namespace)
             async with context.writes[key.namespace]:
-                await _wake(optimizer, Nodes(nodes), key, context)
+                await _wake(optimizer, nodes, key, context)
     except GoneError:
         return ReconcileResult.SETTLED
     except InfernoError as error:
@@ -190,7 +217,7 @@ async def wake(key: Key, context: Context) -> ReconcileResult:
     return ReconcileResult.SETTLED
 
 
-async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) -> None:
+async def _wake(optimizer: Optimizer, nodes: Sequence[Node], key: Key, context: Context) -> None:
     stored = await OnDemand(context.cluster).objects(key.namespace)
     asleep, others = filter(is_asleep, stored), filterfalse(is_asleep, stored)
     observations = [*others, *context.loads.with_known_loads([*asleep])]
@@ -202,7 +229,7 @@ async def _wake(optimizer: Optimizer, where: Nodes, key: Key, context: Context) 
         Inputs(running, optimizer, context.time_limit, stored=readable(stored))
     )
     system = build_waking_system(snapshot, observations)
-    placed = await solve_on_nodes(system, Nodes(where.nodes, find_spanning(resources)), Greedy())
+    placed = await solve_on_nodes(system, Nodes(nodes, find_spanning(resources)), Greedy())
     solution = placed.solution
     updates = build_waking_updates(observations, solution)
     permission = await context.approver.permit_additions(

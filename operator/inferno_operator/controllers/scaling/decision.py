@@ -20,18 +20,12 @@ from inferno_operator.resources import (
     ServerAllocation,
     describe_change,
 )
-from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED
+from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED, UNDECIDED
 from inferno_operator.resources.objects import Manifest, kind_of
 from inferno_optimizer.solution import IDLE, Reason
 from inferno_optimizer.system import Role, can_answer, place_of
 
 OPTIMIZER = kind_of(Optimizer)
-
-PROPOSED = "Proposed"
-"""The reason of a Server without a decision whose first one is in a Plan that waits."""
-
-UNDECIDED = frozenset({*(reason.value for reason in Reason if not reason.decided), PROPOSED})
-"""Reasons of the condition `Allocated` for which what runs stays as it is."""
 
 
 def is_recommending(optimizer: Manifest | None) -> bool:

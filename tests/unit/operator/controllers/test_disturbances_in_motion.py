@@ -6,10 +6,7 @@ from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, POD, K
 from tests.fakes import DEPLOYMENT
 from tests.tiers import extended
 from tests.unit.operator import objects
-from tests.unit.operator.controllers.scaling.workloads.test_controller import (
-    deployment,
-    workload,
-)
+from tests.unit.operator.controllers.scaling.workloads.test_controller import deployment, workload
 from tests.unit.operator.controllers.test_mistakes_in_motion import (
     ARRIVES,
     RUNS,

@@ -17,7 +17,7 @@ from inferno_operator.cli.tables.servers import (
     format_placement,
 )
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
-from inferno_operator.controllers.planning.allocations import price_current
+from inferno_operator.controllers.planning.conversions import price_current
 from inferno_operator.pages.charts import Chart, Frame, Named, draw_agreement, draw_lines
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (

@@ -37,9 +37,9 @@ from inferno_operator.cli.tables.plans import (
 )
 from inferno_operator.cli.tables.servers import Labels, find_cost, find_labels
 from inferno_operator.cli.tables.table import Part
-from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.ports import READ
 from inferno_operator.controllers.planning.proposal import compute_inputs_digest
+from inferno_operator.controllers.planning.status import describe_answers
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
     Certificate,

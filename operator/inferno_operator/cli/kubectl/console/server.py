@@ -25,7 +25,7 @@ from inferno_operator.cli.tables.servers import (
 )
 from inferno_operator.cli.tables.solution import describe_explanation, explain_decision
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
-from inferno_operator.controllers.planning.allocations import price_current
+from inferno_operator.controllers.planning.conversions import price_current
 from inferno_operator.pages.charts import (
     Chart,
     Frame,

@@ -47,8 +47,8 @@ from inferno_operator.cli.kubectl.console.plans import (
 from inferno_operator.cli.kubectl.console.server import list_affordable, view_server
 from inferno_operator.cli.options import CENTS, Money, parse_currency
 from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
-from inferno_operator.controllers.planning.plan_status import describe_answers
 from inferno_operator.controllers.planning.proposal import pack
+from inferno_operator.controllers.planning.status import describe_answers
 from inferno_operator.pages.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
 from inferno_operator.resources import (
     Accelerator,

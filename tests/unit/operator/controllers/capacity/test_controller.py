@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.capacity.controller import NODES_LISTED, CapacityController
-from inferno_operator.controllers.capacity.world import select_whole_replicas
+from inferno_operator.controllers.capacity.objects import select_whole_replicas
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import NODE, POD, Key
 from inferno_operator.runtime.informers import Informers

@@ -1,7 +1,7 @@
 """Which pods are those of a Server with a ModelBooster."""
 
 from inferno_operator.controllers.capacity.inventory import PodOwner
-from inferno_operator.controllers.capacity.world import find_owners
+from inferno_operator.controllers.capacity.objects import find_owners
 from inferno_operator.resources import Server, parse
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.objects import Key

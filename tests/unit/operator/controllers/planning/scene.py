@@ -1,7 +1,7 @@
 """A cluster in memory with an Optimizer, the optimization and the plans controller's parts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +25,7 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import Locks, ReconcileResult
+from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background
@@ -38,6 +39,32 @@ INFERNO = Key(NAMESPACE, "inferno")
 async def key() -> bytes:
     """The key of the operator."""
     return KEY
+
+
+def cluster_of(*manifests: Manifest, namespace: str | None = None) -> FakeCluster:
+    """A cluster in memory with these objects."""
+    cluster = FakeCluster()
+    for manifest in manifests:
+        cluster.add(manifest, namespace)
+    return cluster
+
+
+async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
+    """Wait for what changes a cluster."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not met():
+            await cluster.something_changed()
+
+
+def context_of(
+    cluster: FakeCluster,
+    solver: FakeOptimizer | None = None,
+    now: Callable[[], datetime] = lambda: NOW,
+    **others: Any,  # noqa: ANN401 - of a Context
+) -> OptimizationContext:
+    """What a reconcile needs, on a cluster in memory."""
+    optimizer = solver or FakeOptimizer()
+    return OptimizationContext(cluster, OnDemand(cluster), optimizer, now, now, **others)
 
 
 def signed(manifest: Manifest) -> Manifest:
@@ -100,16 +127,12 @@ class Scene:
         self._loads = loads
         self.now = NOW
         self.objects = Informers(cluster).subscribe(FOLLOWED)
-        source = OnDemand(cluster)
-        locks, writes = Locks(), Locks()
+        source, locks, writes = OnDemand(cluster), Locks(), Locks()
         store = PlanStore(self.objects, cluster, self.clock, key)
         self._plans = PlanContext(cluster, store, source, loads, self.clock, locks, writes)
-        self._optimization = OptimizationContext(
+        self._optimization = context_of(
             cluster,
-            source,
-            FakeOptimizer(),
-            self.clock,
-            self.clock,
+            now=self.clock,
             loads=loads,
             approver=PlanApprover(store, self.clock),
             locks=locks,

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from inferno_operator.cli.offline.system import read_system
-from inferno_operator.controllers.planning.allocations import build_desired, cards_of
+from inferno_operator.controllers.planning.conversions import build_desired, cards_of
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import find_spec_change, is_same_placement
 from inferno_operator.controllers.scaling.decision import read_decision

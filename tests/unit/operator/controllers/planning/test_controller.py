@@ -1,29 +1,22 @@
 """What the optimization controller watches, and what it asks for then."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from inferno_operator.controllers.planning.controller import OptimizationController, Work
-from inferno_operator.controllers.planning.ports import Context, Mirrored, OnDemand
+from inferno_operator.controllers.planning.ports import Mirrored
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.finalizers import FINALIZER
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.system import System
-from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.background import in_background, started
-from tests.unit.operator.objects import (
-    NOW,
-    Manifest,
-    optimizer,
-    server,
-    system,
-)
+from tests.unit.operator.controllers.planning.scene import cluster_of, context_of, until
+from tests.unit.operator.objects import optimizer, server, system
 
 SCENE = (*system(4), server("S"))
 
@@ -39,31 +32,16 @@ class FakeKeeper(FakeOptimizer):
         self.told.append([server.name for server in system.servers])
 
 
-def cluster_of(*manifests: Manifest) -> FakeCluster:
-    cluster = FakeCluster()
-    for manifest in manifests:
-        cluster.add(manifest)
-    return cluster
-
-
 @asynccontextmanager
 async def running(
     cluster: FakeCluster, *, keeper: FakeKeeper | None = None, stateful: bool = False
 ) -> AsyncGenerator[OptimizationController]:
-    context = Context(
-        cluster, OnDemand(cluster), keeper or FakeOptimizer(), lambda: NOW, lambda: NOW
-    )
+    context = context_of(cluster, keeper)
     controller = OptimizationController(
         context, Informers(cluster), stateful=stateful, store=keeper
     )
     async with started(controller):
         yield controller
-
-
-async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not met():
-            await cluster.something_changed()
 
 
 def is_allocated(cluster: FakeCluster, name: str) -> bool:

@@ -5,17 +5,24 @@ import json
 import tracemalloc
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
 
 from inferno_operator.controllers.planning.ports import OPTIMIZER
-from inferno_operator.controllers.planning.proposal import UnreadablePlanError, pack, unpack
+from inferno_operator.controllers.planning.proposal import (
+    DigestCheck,
+    UnreadablePlanError,
+    pack,
+    unpack,
+)
+from inferno_operator.resources import Plan, parse
 from inferno_operator.resources.objects import Key, Kind
 from inferno_operator.runtime.ports import RejectedError
-from inferno_operator.runtime.work_queue import ReconcileResult
+from tests.calls import calls
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.planning.scene import (
     INFERNO,
@@ -35,13 +42,6 @@ async def propose(scene: Scene) -> Manifest:
     await scene.propose()
     await scene.advance()
     return deepcopy(scene.plans()["inferno-1"])
-
-
-async def carry_out_forged(scene: Scene, **spec: object) -> ReconcileResult:
-    """Change what the Plan says, and approve it."""
-    scene.forge("inferno-1", **spec)
-    scene.answer("inferno-1", "Approved")
-    return await scene.advance()
 
 
 def copy_of(plan: Manifest, name: str, **spec: object) -> Manifest:
@@ -65,6 +65,18 @@ def desired(plan: Manifest, **fields: object) -> str:
     """The decisions of a Plan with another `desiredAlloc` of the first."""
     allocation = decisions_of(plan)[0]["spec"]["desiredAlloc"]
     return changed(plan, spec={"desiredAlloc": {**allocation, **fields}})
+
+
+def spec_of(_: Manifest, **spec: object) -> Manifest:
+    return spec
+
+
+def with_allocation(plan: Manifest, **fields: object) -> Manifest:
+    return {"decisions": desired(plan, **fields)}
+
+
+def with_fields(plan: Manifest, **fields: object) -> Manifest:
+    return {"decisions": changed(plan, **fields)}
 
 
 def bomb() -> str:
@@ -257,104 +269,69 @@ NONSENSE = {
 }
 
 
-@pytest.mark.parametrize("packed", NONSENSE.values(), ids=NONSENSE)
-async def test_decisions_that_cannot_be_read_fail_alone_even_with_a_stolen_key(packed: str) -> None:
+OUT_OF_RANGE: list[dict[str, Any]] = [
+    {"numReplicas": -7},
+    {"numReplicas": 2**31},
+    {"numReplicas": 1.5},
+    {"numReplicas": "2"},
+    {"numReplicas": None},
+    {"accelerator": ""},
+    {"accelerator": ["A"]},
+    {"cost": -1},
+    {"maxBatch": -1},
+    {"itlAverage": "fast"},
+    {"load": {"arrivalRate": -1, "avgLength": 1}},
+    {"mix": [{"accelerator": "A", "numReplicas": 50}]},
+    {"mix": [{"accelerator": "A", "numReplicas": 1}] * 2},
+]
+
+MISSHAPEN: list[dict[str, Any]] = [
+    {"server": ["s"]},
+    {"server": "../s"},
+    {"server": "t"},
+    {"verdicts": []},
+    {"verdicts": [{"type": "Allocated", "holds": True, "reason": "UnknownModel"}]},
+    {"verdicts": [{"type": "Ready", "holds": True, "reason": "Allocated"}]},
+    {"before": [{"accelerator": "A", "replicas": -1}]},
+    {"active": "yes"},
+    {"spec": None},
+]
+
+OTHER_SPECS: list[dict[str, Any]] = [
+    {"totals": {"servers": 1, "costBefore": 0, "costAfter": 30}},
+    {"totals": {"servers": 2, "costBefore": 30, "costAfter": 30}},
+    {"steps": []},
+    {"stepsOmitted": 1},
+]
+
+FORGED: list[tuple[str, Callable[[Manifest], Manifest]]] = [
+    # Decisions that cannot be read.
+    *(("Unreadable", partial(spec_of, decisions=packed)) for packed in NONSENSE.values()),
+    *(("Unreadable", partial(with_allocation, **allocation)) for allocation in OUT_OF_RANGE),
+    *(("Unreadable", partial(with_fields, **fields)) for fields in MISSHAPEN),
+    # Decisions that are not what the Plan says.
+    *(
+        ("Contradiction", partial(with_allocation, **allocation))
+        for allocation in ({"numReplicas": 50}, {"cost": 0}, {"accelerator": "B"})
+    ),
+    *(("Contradiction", partial(spec_of, **spec)) for spec in OTHER_SPECS),
+]
+"""Why a Plan fails that somebody changed who had stolen the key, and what is changed."""
+
+
+@pytest.mark.parametrize(("reason", "forge"), FORGED)
+async def test_what_is_forged_with_a_stolen_key_fails_alone_and_is_not_carried_out(
+    reason: str, forge: Callable[[Manifest], Manifest]
+) -> None:
     async with scene_of() as scene:
-        await propose(scene)
-        outcome = await carry_out_forged(scene, decisions=packed)
+        plan = await propose(scene)
+        scene.forge("inferno-1", **forge(plan))
+        scene.answer("inferno-1", "Approved")
+        outcome = await scene.advance()
 
         assert not outcome.failed
         assert scene.phases() == {"inferno-1": "Failed"}
-        assert scene.told("inferno-1")[0] == "Unreadable"
-        assert scene.desired() == {}
-
-
-@pytest.mark.parametrize(
-    "allocation",
-    [
-        {"numReplicas": -7},
-        {"numReplicas": 2**31},
-        {"numReplicas": 1.5},
-        {"numReplicas": "2"},
-        {"numReplicas": None},
-        {"accelerator": ""},
-        {"accelerator": ["A"]},
-        {"cost": -1},
-        {"maxBatch": -1},
-        {"itlAverage": "fast"},
-        {"load": {"arrivalRate": -1, "avgLength": 1}},
-        {"mix": [{"accelerator": "A", "numReplicas": 50}]},
-        {"mix": [{"accelerator": "A", "numReplicas": 1}] * 2},
-    ],
-    ids=str,
-)
-async def test_a_decision_out_of_range_is_not_carried_out(allocation: Manifest) -> None:
-    async with scene_of() as scene:
-        plan = await propose(scene)
-        await carry_out_forged(scene, decisions=desired(plan, **allocation))
-
-        assert scene.phases() == {"inferno-1": "Failed"}
-        assert scene.told("inferno-1")[0] == "Unreadable"
-        assert scene.desired() == {}
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"server": ["s"]},
-        {"server": "../s"},
-        {"server": "t"},
-        {"verdicts": []},
-        {"verdicts": [{"type": "Allocated", "holds": True, "reason": "UnknownModel"}]},
-        {"verdicts": [{"type": "Ready", "holds": True, "reason": "Allocated"}]},
-        {"before": [{"accelerator": "A", "replicas": -1}]},
-        {"active": "yes"},
-        {"spec": None},
-    ],
-    ids=str,
-)
-async def test_a_decision_of_another_shape_is_not_carried_out(fields: Manifest) -> None:
-    async with scene_of() as scene:
-        plan = await propose(scene)
-        await carry_out_forged(scene, decisions=changed(plan, **fields))
-
-        assert scene.phases() == {"inferno-1": "Failed"}
-        assert scene.desired() == {}
-
-
-@pytest.mark.parametrize(
-    "allocation", [{"numReplicas": 50}, {"cost": 0}, {"accelerator": "B"}], ids=str
-)
-async def test_decisions_that_are_not_what_the_plan_says_are_not_carried_out(
-    allocation: Manifest,
-) -> None:
-    async with scene_of() as scene:
-        plan = await propose(scene)
-        await carry_out_forged(scene, decisions=desired(plan, **allocation))
-
-        assert scene.told("inferno-1")[0] == "Contradiction"
-        assert scene.phases() == {"inferno-1": "Failed"}
-        assert scene.desired() == {}
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"totals": {"servers": 1, "costBefore": 0, "costAfter": 30}},
-        {"totals": {"servers": 2, "costBefore": 30, "costAfter": 30}},
-        {"steps": []},
-        {"stepsOmitted": 1},
-    ],
-    ids=str,
-)
-async def test_totals_and_steps_that_are_not_those_of_the_decisions_are_found(
-    spec: Manifest,
-) -> None:
-    async with scene_of() as scene:
-        await propose(scene)
-        await carry_out_forged(scene, **spec)
-
-        assert scene.told("inferno-1")[0] == "Contradiction"
+        assert scene.told("inferno-1")[0] == reason
         assert scene.desired() == {}
 
 
@@ -426,3 +403,31 @@ async def test_a_plan_that_cannot_be_advanced_stops_no_other(error: Exception) -
         assert outcome.failed
         assert scene.desired() == {"s": 2, "t": 1}
         assert scene.phases()["inferno-1"] == "Acting"
+
+
+def read(manifest: Manifest) -> Plan:
+    plan = parse(manifest)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+async def test_the_digest_of_a_spec_that_was_read_is_computed_once() -> None:
+    async with scene_of() as scene:
+        manifest, check = await propose(scene), DigestCheck()
+    plan, newer = read(manifest), read(manifest)
+
+    first, again, of_newer = (calls(partial(check.is_right, p)) for p in (plan, plan, newer))
+
+    assert again < first / 10
+    assert of_newer == first
+
+
+async def test_another_spec_of_a_plan_that_was_right_is_looked_at() -> None:
+    async with scene_of() as scene:
+        manifest, check = await propose(scene), DigestCheck()
+    plan = read(manifest)
+    forged = read({**manifest, "spec": {**manifest["spec"], "stepsOmitted": 7}})
+
+    answers = [check.is_right(each) for each in (plan, forged, forged, plan)]
+
+    assert answers == [True, False, False, True]

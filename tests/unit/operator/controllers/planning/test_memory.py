@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferno_operator.controllers.planning.allocations import build_desired
+from inferno_operator.controllers.planning.conversions import build_desired
 from inferno_operator.controllers.planning.memory import Memory, find_calmed_servers
 from inferno_operator.resources import Server, ServerStatus
 from inferno_optimizer.optimize import optimize

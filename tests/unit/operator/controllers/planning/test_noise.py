@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from inferno_operator.controllers.measurement.load import set_load
-from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
+from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.updates import (
     has_other_words,
@@ -20,7 +20,8 @@ from inferno_operator.controllers.planning.updates import (
 from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.observation import Observation
-from tests.fakes import FakeCluster, FakeOptimizer
+from tests.fakes import FakeCluster
+from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
@@ -35,8 +36,6 @@ from tests.unit.operator.objects import (
 SERVERS, MINUTES, INTERVAL_S = 50, 10, 10
 RATE = 540.0
 """Requests/min of each server: 1.5 times what a replica carries, at 6 standard deviations."""
-
-INFERNO = Key("default", "inferno")
 
 
 class PoissonLoads(TypedLoads):
@@ -67,32 +66,18 @@ class Clock:
 
 def fleet() -> FakeCluster:
     """Servers that need two replicas each, and an Optimizer with an interval."""
-    cluster = FakeCluster()
     asked = optimizer(optimize=False)
     fast = model(data=[performance(alpha=999 / 6, beta=0)])
     objects = [accelerator(), fast, service_class(), capacity(4 * SERVERS)]
     servers = [server(f"s{place}") for place in range(SERVERS)]
     interval = {**asked, "spec": {**asked["spec"], "interval": INTERVAL_S}}
-    for item in (*objects, *servers, interval):
-        cluster.add(item)
-    return cluster
-
-
-def context_of(cluster: FakeCluster, loads: PoissonLoads, clock: Clock) -> Context:
-    return Context(
-        cluster,
-        OnDemand(cluster),
-        FakeOptimizer(),
-        lambda: clock.now,
-        lambda: clock.now,
-        loads=loads,
-    )
+    return cluster_of(*objects, *servers, interval)
 
 
 @pytest.mark.extended
 async def test_noise_is_written_once_a_minute_at_most_and_is_no_event() -> None:
     cluster, clock, loads = fleet(), Clock(), PoissonLoads()
-    context = context_of(cluster, loads, clock)
+    context = context_of(cluster, now=lambda: clock.now, loads=loads)
     await reconcile(INFERNO, context)
     cluster.writes.clear()
     cluster.events.clear()
@@ -108,7 +93,7 @@ async def test_noise_is_written_once_a_minute_at_most_and_is_no_event() -> None:
 
 async def test_more_replicas_are_written_at_once() -> None:
     cluster, clock, loads = fleet(), Clock(), PoissonLoads()
-    context = context_of(cluster, loads, clock)
+    context = context_of(cluster, now=lambda: clock.now, loads=loads)
     await reconcile(INFERNO, context)
     cluster.events.clear()
 

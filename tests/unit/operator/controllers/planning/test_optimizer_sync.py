@@ -5,10 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from inferno_operator.controllers.planning.controller import (
-    PATIENCE,
-    Synchronization,
-)
+from inferno_operator.controllers.planning.controller import PATIENCE, Synchronization
 from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
@@ -19,13 +16,8 @@ from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import wait_until
 from tests.fakes import FakeCluster
-from tests.unit.operator.objects import (
-    NOW,
-    Manifest,
-    optimizer,
-    server,
-    system,
-)
+from tests.unit.operator.controllers.planning.scene import cluster_of
+from tests.unit.operator.objects import NOW, Manifest, optimizer, server, system
 
 SCENE = (*system(4), server("S"), optimizer())
 
@@ -54,13 +46,6 @@ class FakeKeeper:
         if self.failures:
             raise self.failures.pop(0)
         self.told.append([server.name for server in system.servers])
-
-
-def cluster_of(*manifests: Manifest, namespace: str = "default") -> FakeCluster:
-    cluster = FakeCluster()
-    for manifest in manifests:
-        cluster.add(manifest, namespace)
-    return cluster
 
 
 async def synchronization(

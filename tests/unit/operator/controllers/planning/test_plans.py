@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from inferno_operator.controllers.planning.plans import find_arrivals
 from inferno_operator.controllers.planning.ports import TypedLoads
-from inferno_operator.resources import Server
+from inferno_operator.controllers.planning.proposal import build_spec_manifest
+from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key
-from inferno_operator.resources.observation import Observation
+from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.ports import RejectedError
+from tests.calls import calls
 from tests.unit.operator import objects
 from tests.unit.operator.controllers.planning.scene import (
     INFERNO,
@@ -19,9 +23,13 @@ from tests.unit.operator.controllers.planning.scene import (
     Scene,
     scene_of,
 )
+from tests.unit.operator.controllers.planning.test_proposal import proposed
 from tests.unit.operator.objects import Manifest
 
 FROZEN = {"start": "0 11 * * *", "duration": "2h", "timezone": "UTC"}
+SCALED = objects.server("S", spec={"workloads": [{"accelerator": "A", "name": "w"}]})
+"""A Server that the operator scales."""
+
 ONE_REPLICA = {"accelerator": "A", "numReplicas": 1, "maxBatch": 1, "cost": 10}
 
 
@@ -34,6 +42,7 @@ async def test_in_mode_auto_a_plan_is_recorded_and_carried_out_at_once() -> None
         assert scene.desired() == {"s": 2, "t": 1}
         assert scene.phases() == {"inferno-1": "Written"}
         assert scene.plans()["inferno-1"]["status"]["by"] == "mode Auto"
+        assert "approved" not in status_of(scene, "s")
 
 
 async def test_an_optimization_that_changes_nothing_writes_no_plan() -> None:
@@ -95,13 +104,17 @@ async def test_what_a_person_approved_is_noted_until_another_decision_stands() -
         assert "approved" in status_of(scene, "t")
 
 
-async def test_what_nobody_approved_is_not_noted_as_approved() -> None:
+async def test_an_optimization_carries_out_what_a_person_approved_meanwhile() -> None:
     async with scene_of() as scene:
-        scene.write_optimizer()
+        await scene.propose()
+        scene.answer("inferno-1", "Approved")
+        scene.change("Optimizer", "inferno", optimize=True)
+        await scene.seen()
         await scene.optimize()
-        await scene.advance()
 
-        assert "approved" not in status_of(scene, "s")
+        assert scene.desired() == {"s": 2, "t": 1}
+        assert status_of(scene, "s")["approved"]["plan"] == "inferno-1"
+        assert scene.phases() == {"inferno-1": "Acting"}
 
 
 @pytest.mark.parametrize(
@@ -259,23 +272,27 @@ class Meter(TypedLoads):
         return replace(observation, resource=server.model_copy(update={"spec": spec}))
 
 
+MEASURE = {"source": "vLLM", "labels": {"model_name": "m"}}
+MEASURED = objects.server("S", wanted=5, spec={"measure": MEASURE})
+
+
 @pytest.mark.parametrize(
-    ("factor", "phases"),
+    ("factor", "least", "phases"),
     [
-        (1.2, {"inferno-1": "Proposed"}),
-        (1.5, {"inferno-1": "Superseded", "inferno-2": "Proposed"}),
+        (1.2, 0, {"inferno-1": "Proposed"}),
+        (1.0, 2, {"inferno-1": "Proposed"}),
+        (1.5, 0, {"inferno-1": "Superseded", "inferno-2": "Proposed"}),
     ],
+    ids=["a little", "targets are missed", "far"],
 )
 async def test_a_plan_that_waits_stays_while_measured_loads_move_a_little(
-    factor: float, phases: dict[str, str]
+    factor: float, least: int, phases: dict[str, str]
 ) -> None:
     meter = Meter()
-    source = {"source": "vLLM", "labels": {"model_name": "m"}}
-    measured = objects.server("S", wanted=5, spec={"measure": source})
-    async with scene_of(measured, loads=meter) as scene:
+    async with scene_of(MEASURED, loads=meter) as scene:
         await scene.propose(interval=60, optimize=False)
         await scene.advance()
-        meter.factor = factor
+        meter.factor, meter.least = factor, least
         scene.later(seconds=61)
         await scene.optimize()
         await scene.advance()
@@ -289,26 +306,9 @@ async def test_a_plan_that_waits_stays_while_measured_loads_move_a_little(
         assert scene.phases()[newest] == "Acting"
 
 
-async def test_an_approved_plan_is_applied_although_a_server_begins_to_miss_targets() -> None:
-    meter = Meter()
-    source = {"source": "vLLM", "labels": {"model_name": "m"}}
-    measured = objects.server("S", wanted=5, spec={"measure": source})
-    async with scene_of(measured, loads=meter) as scene:
-        await scene.propose(interval=60, optimize=False)
-        meter.least = 2
-        scene.later(seconds=61)
-        await scene.optimize()
-        scene.answer("inferno-1", "Approved")
-        await scene.advance()
-
-        assert scene.phases() == {"inferno-1": "Acting"}
-
-
 async def test_a_rejected_plan_is_not_proposed_again_because_a_load_moved_a_little() -> None:
     meter = Meter()
-    source = {"source": "vLLM", "labels": {"model_name": "m"}}
-    measured = objects.server("S", wanted=5, spec={"measure": source})
-    async with scene_of(measured, loads=meter) as scene:
+    async with scene_of(MEASURED, loads=meter) as scene:
         await scene.propose(interval=60, optimize=False)
         scene.answer("inferno-1", "Rejected")
         await scene.advance()
@@ -321,8 +321,7 @@ async def test_a_rejected_plan_is_not_proposed_again_because_a_load_moved_a_litt
 
 async def test_an_approved_plan_is_not_applied_if_a_measured_load_has_moved_far() -> None:
     meter = Meter()
-    source = {"source": "vLLM", "labels": {"model_name": "m"}}
-    async with scene_of(objects.server("S", spec={"measure": source}), loads=meter) as scene:
+    async with scene_of(objects.server("S", spec={"measure": MEASURE}), loads=meter) as scene:
         await scene.propose()
         meter.factor = 3.0
         scene.answer("inferno-1", "Approved")
@@ -347,17 +346,6 @@ async def test_a_plan_that_the_api_server_refuses_is_tried_again_and_says_why() 
         await scene.advance()
 
         assert scene.desired() == {"s": 2, "t": 1}
-
-
-async def test_a_plan_without_its_decisions_fails_and_says_so() -> None:
-    async with scene_of() as scene:
-        await scene.propose()
-        scene.forge("inferno-1", decisions="x")
-        scene.answer("inferno-1", "Approved")
-        await scene.advance()
-
-        assert scene.phases() == {"inferno-1": "Failed"}
-        assert scene.told("inferno-1")[0] == "Unreadable"
 
 
 async def test_a_newer_plan_supersedes_one_that_waits() -> None:
@@ -479,9 +467,8 @@ async def test_a_plan_for_servers_without_workloads_is_written_and_not_done() ->
 
 
 async def test_a_plan_counts_those_that_run_and_those_that_are_only_written() -> None:
-    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
     published = {"workloads": [{"accelerator": "A", "name": "v"}], "actuation": "Publish"}
-    servers = (objects.server("S", spec=workload), objects.server("T", spec=published))
+    servers = (SCALED, objects.server("T", spec=published))
     async with scene_of(*servers) as scene:
         scene.write_optimizer()
         await scene.optimize()
@@ -502,8 +489,7 @@ ABSENT = "Deployment 'w' does not exist: create it, or correct spec.workloads"
 
 @pytest.mark.parametrize("mode", ["Auto", "Approve"])
 async def test_a_plan_says_that_a_workload_of_it_does_not_exist(mode: str) -> None:
-    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
-    async with scene_of(objects.server("S", spec=workload)) as scene:
+    async with scene_of(SCALED) as scene:
         scene.actuated("s", "NotFound", "False", ABSENT)
         scene.write_optimizer(mode=mode)
         await scene.optimize()
@@ -516,8 +502,7 @@ async def test_a_plan_says_that_a_workload_of_it_does_not_exist(mode: str) -> No
 
 
 async def test_a_plan_is_superseded_while_it_acts_as_soon_as_a_newer_one_acts() -> None:
-    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
-    async with scene_of(objects.server("S", spec=workload)) as scene:
+    async with scene_of(SCALED) as scene:
         scene.write_optimizer()
         await scene.optimize()
         await scene.advance()
@@ -537,8 +522,7 @@ async def test_a_plan_is_superseded_while_it_acts_as_soon_as_a_newer_one_acts() 
 
 
 async def test_a_plan_is_done_when_its_servers_are_actuated() -> None:
-    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
-    async with scene_of(objects.server("S", spec=workload)) as scene:
+    async with scene_of(SCALED) as scene:
         scene.write_optimizer()
         await scene.optimize()
         first = await scene.advance()
@@ -559,8 +543,7 @@ async def test_a_plan_is_done_when_its_servers_are_actuated() -> None:
 
 
 async def test_while_servers_start_none_is_read_again() -> None:
-    workload = {"workloads": [{"accelerator": "A", "name": "w"}]}
-    async with scene_of(objects.server("S", spec=workload)) as scene:
+    async with scene_of(SCALED) as scene:
         scene.write_optimizer()
         await scene.optimize()
         await scene.advance()
@@ -617,3 +600,23 @@ async def test_without_the_definition_of_plans_mode_auto_works_and_says_so() -> 
 
         assert scene.desired() == {"s": 2, "t": 1}
         assert "need Plans" in scene.optimized()
+
+
+SERVERS = 30
+
+
+def test_a_plan_that_lists_a_part_of_its_changes_is_followed_by_all_and_unpacked_once() -> None:
+    servers = [objects.server(f"S{n:02}") for n in range(SERVERS)]
+    proposal = proposed(servers, cards=1000)
+    assert proposal is not None
+    spec = build_spec_manifest(proposal.spec)
+    listed = {**spec, "steps": spec["steps"][:1], "stepsOmitted": SERVERS - 1}
+    plan = parse(objects.manifest("Plan", listed, name="p"))
+    assert isinstance(plan, Plan)
+    there = [observe(Server, server) for server in servers[1:]]
+
+    first, again = (calls(partial(find_arrivals, plan, there)) for _ in range(2))
+    seen = find_arrivals(plan, there)
+
+    assert (len(seen.unscaled), seen.servers, seen.gone) == (SERVERS - 1, SERVERS, ("s00",))
+    assert again < first / 4

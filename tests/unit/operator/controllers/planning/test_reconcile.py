@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.measurement.load import set_last_good_load
-from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
+from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
@@ -26,6 +26,7 @@ from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
+from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
 from tests.unit.operator.objects import (
     LATER,
     NOW,
@@ -42,7 +43,6 @@ from tests.unit.operator.objects import (
     system,
 )
 
-INFERNO = Key("default", "inferno")
 SCENE = system(4)
 FIRST_WRITE = 9
 """Number of the call after the Optimizer is read, the others are listed, it is written, five kinds
@@ -123,7 +123,7 @@ def filled(cluster: FakeCluster, *manifests: Manifest) -> FakeCluster:
 
 def scene(*manifests: Manifest) -> FakeCluster:
     """A cluster with a request for two servers and enough cards, and more objects."""
-    return filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(), *manifests)
+    return cluster_of(*SCENE, *TWO_SERVERS, optimizer(), *manifests)
 
 
 async def reconciled(
@@ -131,11 +131,9 @@ async def reconciled(
     solver: FakeOptimizer | None = None,
     now: datetime = NOW,
     key: Key = INFERNO,
+    **others: Any,  # noqa: ANN401 - of a Context
 ) -> ReconcileResult:
-    return await reconcile(
-        key,
-        Context(cluster, OnDemand(cluster), solver or FakeOptimizer(), lambda: now, lambda: now),
-    )
+    return await reconcile(key, context_of(cluster, solver, lambda: now, **others))
 
 
 async def until_settled(cluster: FakeCluster, solver: FakeOptimizer | None = None) -> int:
@@ -243,7 +241,7 @@ async def test_nothing_but_the_desired_allocation_changes_in_a_spec() -> None:
 
 
 async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> None:
-    cluster = filled(FakeCluster(), *SCENE, *TWO_SERVERS, optimizer(optimize=False))
+    cluster = cluster_of(*SCENE, *TWO_SERVERS, optimizer(optimize=False))
     solver = FakeOptimizer()
 
     outcome = await reconciled(cluster, solver)
@@ -251,6 +249,9 @@ async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> Non
     assert outcome is ReconcileResult.SETTLED
     assert cluster.writes == ["status Optimizer inferno"]
     assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
+    assert "spec.optimize" in optimized(cluster)[2]
+    status = find(cluster, "Optimizer", "inferno")["status"]
+    assert (status["done"], "lastOptimization" in status) == (False, False)
     assert not solver.systems
 
 
@@ -296,13 +297,14 @@ async def test_only_servers_that_differ_are_written() -> None:
 
 
 async def test_an_empty_namespace_is_optimized_in_no_time() -> None:
-    cluster = filled(FakeCluster(), optimizer())
+    cluster = cluster_of(optimizer())
 
     outcome = await reconciled(cluster)
 
     assert outcome is ReconcileResult.SETTLED
     assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
     assert find(cluster, "Optimizer", "inferno")["status"]["lastOptimization"]["servers"] == 0
+    assert optimized(cluster)[2] == "0 of 0 servers have an allocation, 0 cents/hour"
 
 
 async def test_an_optimizer_sees_its_own_namespace_only() -> None:
@@ -321,25 +323,22 @@ async def test_an_optimizer_that_is_not_there_is_nothing_to_do() -> None:
 
 
 async def test_an_optimizer_without_a_spec_says_so_and_waits_for_one() -> None:
-    cluster = filled(FakeCluster(), manifest("Optimizer", None, name="inferno"))
+    cluster = cluster_of(manifest("Optimizer", None, name="inferno"))
 
     outcome = await reconciled(cluster)
 
+    status = find(cluster, "Optimizer", "inferno")["status"]
     assert outcome is ReconcileResult.SETTLED
     assert optimized(cluster) == ("False", "InvalidSpec", "spec is missing")
+    assert condition(cluster, "Optimizer", "inferno", "Ready") == optimized(cluster)
+    assert (status["active"], status["done"]) == (False, False)
+    assert {event.message for event in cluster.events} == {"spec is missing"}
 
+    cluster.add({**optimizer(optimize=False), "status": status})
+    await reconciled(cluster)
 
-async def test_an_object_without_a_spec_says_so_and_the_rest_is_optimized() -> None:
-    cluster = scene(
-        manifest("Server", None, name="empty"), manifest("Accelerator", None, name="empty")
-    )
-
-    outcome = await reconciled(cluster)
-
-    assert outcome is ReconcileResult.SETTLED
-    assert desired(cluster, "s") == ("A", 2, 20)
-    assert condition(cluster, "Server", "empty", "Allocated")[:2] == ("False", "InvalidSpec")
-    assert condition(cluster, "Accelerator", "empty", "Ready")[:2] == ("False", "InvalidSpec")
+    assert condition(cluster, "Optimizer", "inferno", "Ready")[0] == "True"
+    assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
 
 
 @pytest.mark.parametrize(
@@ -354,7 +353,7 @@ async def test_an_object_without_a_spec_says_so_and_the_rest_is_optimized() -> N
 async def test_what_is_wrong_with_an_object_is_told_on_the_optimizer_too(
     trouble: Manifest, named: str
 ) -> None:
-    cluster = filled(FakeCluster(), *SCENE, optimizer(), trouble)
+    cluster = cluster_of(*SCENE, optimizer(), trouble)
     cluster.add(server("S", wanted=2, creationTimestamp=born(1)))
 
     await until_settled(cluster)
@@ -515,25 +514,22 @@ async def test_a_spec_that_changes_during_the_solve_is_not_lost() -> None:
     assert status["done"] is True
 
 
-@pytest.mark.parametrize("change_", [{"mode": "Approve"}, {"optimize": False}])
+def delete_optimizer(cluster: FakeCluster) -> None:
+    metadata = find(cluster, "Optimizer", "inferno")["metadata"]
+    cluster.add(optimizer(**{**metadata, "deletionTimestamp": f"{NOW:%FT%TZ}"}))
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [partial(change, mode="Approve"), partial(change, optimize=False), delete_optimizer],
+    ids=["another mode", "withdrawn", "deleted"],
+)
 async def test_what_was_decided_is_not_written_after_the_optimizer_changed(
-    change_: dict[str, Any],
+    happens: Callable[[FakeCluster], None],
 ) -> None:
     cluster = scene()
 
-    await reconciled(cluster, Interrupted(lambda: change(cluster, **change_)))
-
-    assert all("desiredAlloc" not in find(cluster, "Server", name)["spec"] for name in "st")
-
-
-async def test_what_was_decided_is_not_written_after_the_optimizer_was_deleted() -> None:
-    cluster = scene()
-
-    def delete() -> None:
-        metadata = find(cluster, "Optimizer", "inferno")["metadata"]
-        cluster.add(optimizer(**{**metadata, "deletionTimestamp": f"{NOW:%FT%TZ}"}))
-
-    await reconciled(cluster, Interrupted(delete))
+    await reconciled(cluster, Interrupted(lambda: happens(cluster)))
 
     assert optimized(cluster)[:2] == ("Unknown", "Optimizing")
     assert all("desiredAlloc" not in find(cluster, "Server", name)["spec"] for name in "st")
@@ -547,7 +543,9 @@ async def test_a_request_withdrawn_during_the_solve_stays_withdrawn() -> None:
     await until_settled(cluster, solver)
 
     assert len(solver.systems) == 1
-    assert find(cluster, "Optimizer", "inferno")["spec"]["optimize"] is False
+    assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
+    inferno = find(cluster, "Optimizer", "inferno")
+    assert (inferno["spec"]["optimize"], inferno["status"]["done"]) == (False, False)
 
 
 async def test_a_change_right_before_the_request_is_cleared_is_not_lost() -> None:
@@ -675,8 +673,7 @@ async def all_work_done() -> None:
 def working_on(
     cluster: FakeCluster, solver: FakeOptimizer, backoff: Backoff = AT_ONCE
 ) -> WorkQueue[Key]:
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
-    return WorkQueue(partial(reconcile, context=context), backoff)
+    return WorkQueue(partial(reconcile, context=context_of(cluster, solver)), backoff)
 
 
 async def test_our_own_writes_come_back_as_events_and_start_nothing() -> None:
@@ -786,7 +783,7 @@ async def test_requests_in_different_namespaces_need_not_wait_for_each_other() -
 
 async def test_many_servers_are_written_once_each() -> None:
     servers = [server(f"s{n}", wanted=1) for n in range(200)]
-    cluster = filled(FakeCluster(), *SCENE, capacity(200, "more"), *servers, optimizer())
+    cluster = cluster_of(*SCENE, capacity(200, "more"), *servers, optimizer())
 
     await reconciled(cluster)
 
@@ -799,7 +796,7 @@ async def test_many_servers_are_written_once_each() -> None:
 
 async def test_an_optimizer_whose_definition_is_being_deleted_stays_and_says_so() -> None:
     held = optimizer(deletionTimestamp=NOW.isoformat(), finalizers=[FINALIZER])
-    cluster = filled(FakeCluster(), held)
+    cluster = cluster_of(held)
     cluster.terminating = {"optimizers"}
 
     assert await reconciled(cluster) is ReconcileResult.FAILED
@@ -833,10 +830,7 @@ class Counted:
 
 async def test_replicas_that_find_no_node_are_told_on_the_optimizer() -> None:
     cluster = scene()
-    context = Context(
-        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, machines=Counted()
-    )
-    await reconcile(INFERNO, context)
+    await reconciled(cluster, machines=Counted())
 
     assert desired(cluster, "s") == ("A", 2, 20)
     assert "1 x T are left out: replicas found no node" in optimized(cluster)[2]
@@ -861,7 +855,7 @@ def short_of_cards(**measured: object) -> FakeCluster:
         told = {"time": "2026-03-01T11:00:00Z", **measured}
         subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
         subject["status"] = {"measured": told}
-    return filled(FakeCluster(), *SCENE, subject)
+    return cluster_of(*SCENE, subject)
 
 
 STALE = {"quality": "Stale", "arrivalRate": 270, "avgInTokens": 0, "avgOutTokens": 1}
@@ -879,10 +873,7 @@ async def test_a_server_for_which_cards_are_short_is_never_given_less_than_runs(
 
     for _ in range(3):
         cluster.add(optimizer(parameters=parameters))
-        context = Context(
-            cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, loads=LastGood()
-        )
-        assert not (await reconcile(INFERNO, context)).failed
+        assert not (await reconciled(cluster, loads=LastGood())).failed
         seen.append(desired(cluster, "s"))
 
     assert seen == [("A", 4, 40)] * 3
@@ -904,7 +895,7 @@ async def test_what_is_held_counts_in_the_cost_of_the_optimizer() -> None:
     held = server("S", spec={"class": "gone", "currentAlloc": running(2, 2)})
     unmeasured = server("U", spec={"currentAlloc": running(1, 1)})
     del unmeasured["spec"]["currentAlloc"]["load"]
-    cluster = filled(FakeCluster(), *SCENE, held, server("T", wanted=1), unmeasured, optimizer())
+    cluster = cluster_of(*SCENE, held, server("T", wanted=1), unmeasured, optimizer())
 
     await reconciled(cluster)
 
@@ -918,13 +909,13 @@ def measured_scene(*others: Manifest, cards: int = 8) -> FakeCluster:
     subject = server("S", spec={"currentAlloc": running(4, 1)})
     subject["spec"]["measure"] = {"source": "vLLM", "labels": {"model_name": "m"}}
     subject["spec"]["desiredAlloc"] = {"accelerator": "A", "numReplicas": 4}
-    return filled(FakeCluster(), *system(cards), subject, *others)
+    return cluster_of(*system(cards), subject, *others)
 
 
 async def plans_after(cluster: FakeCluster, *seconds: int) -> list[int]:
     """Replicas of the measured Server after plans of one operator at these times."""
     time = NOW
-    context = Context(cluster, OnDemand(cluster), FakeOptimizer(), lambda: time, lambda: time)
+    context = context_of(cluster, now=lambda: time)
     found = []
     for passed in seconds:
         time = NOW + timedelta(seconds=passed)
@@ -955,12 +946,9 @@ async def test_what_waits_to_be_reduced_takes_no_card_from_anybody() -> None:
 async def test_what_waits_to_be_reduced_fits_on_the_nodes() -> None:
     """Only two cards are on a node, so a plan with four replicas is none."""
     cluster = measured_scene()
-    context = Context(
-        cluster, OnDemand(cluster), FakeOptimizer(), lambda: NOW, lambda: NOW, machines=Counted()
-    )
     cluster.add(optimizer())
 
-    await reconcile(INFERNO, context)
+    await reconciled(cluster, machines=Counted())
 
     assert desired(cluster, "s") == ("A", 1, 10)
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from inferno_operator.controllers.planning.allocations import cards_of, cards_of_placements
-from inferno_operator.controllers.planning.plan_status import find_hold
+from inferno_operator.controllers.planning.conversions import cards_of, cards_of_placements
 from inferno_operator.controllers.planning.proposal import (
     StoredDecision,
     build_proposal,
     compute_totals,
 )
 from inferno_operator.controllers.planning.snapshot import build_system
+from inferno_operator.controllers.planning.status import find_hold
 from inferno_operator.controllers.planning.updates import build_server_update
 from inferno_operator.resources import Optimizer, Placement, PlanTotals, Server, parse
 from inferno_optimizer.sizing.cases import Catalogue

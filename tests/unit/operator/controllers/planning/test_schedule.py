@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.controllers.planning.reconcile import (
     find_rival,
     find_seconds_until_due,
@@ -18,17 +17,10 @@ from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.work_queue import ReconcileResult
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster, FakeOptimizer
-from tests.unit.operator.objects import (
-    NOW,
-    Manifest,
-    born,
-    optimizer,
-    server,
-    system,
-)
+from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
+from tests.unit.operator.objects import NOW, Manifest, born, optimizer, server, system
 
 INTERVAL = 60
-INFERNO = Key("default", "inferno")
 
 
 def regular(name: str = "inferno", *, asked: bool = False, **metadata: object) -> Manifest:
@@ -83,19 +75,14 @@ def test_one_that_goes_is_no_rival() -> None:
 
 
 def scene(*manifests: Manifest) -> FakeCluster:
-    cluster = FakeCluster()
-    for item in (*system(4), server("S"), *manifests):
-        cluster.add(item)
-    return cluster
+    return cluster_of(*system(4), server("S"), *manifests)
 
 
 async def reconciled(
     cluster: FakeCluster, solver: FakeOptimizer, *, later: float = 0, key: Key = INFERNO
 ) -> ReconcileResult:
     now = NOW + timedelta(seconds=later)
-    return await reconcile(
-        key, Context(cluster, OnDemand(cluster), solver, lambda: now, lambda: now)
-    )
+    return await reconcile(key, context_of(cluster, solver, lambda: now))
 
 
 def conditions(cluster: FakeCluster, name: str) -> dict[str, tuple[str, str]]:
@@ -115,7 +102,7 @@ async def test_an_interval_optimizes_again_and_again_without_being_asked() -> No
 
 async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
+    context = context_of(cluster, solver)
     await reconcile(INFERNO, context)
 
     context.memories["default"].urgent_optimizers.add("inferno")
@@ -127,7 +114,7 @@ async def test_what_is_urgent_does_not_wait_for_the_interval_once() -> None:
 
 async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
     cluster, solver = scene(regular()), FakeOptimizer()
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
+    context = context_of(cluster, solver)
     await reconcile(INFERNO, context)
     solver.failures = [UnavailableError("busy")]
 
@@ -140,7 +127,7 @@ async def test_what_is_urgent_is_so_after_a_failure_too() -> None:
 
 async def test_what_is_urgent_does_not_concern_who_has_no_interval() -> None:
     cluster, solver = scene(optimizer(optimize=False)), FakeOptimizer()
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
+    context = context_of(cluster, solver)
     context.memories["default"].urgent_optimizers.add("inferno")
 
     await reconcile(INFERNO, context)
@@ -240,19 +227,6 @@ async def test_who_is_not_to_optimize_is_not_told_of_others() -> None:
     await reconciled(cluster, FakeOptimizer(), key=Key("default", "idle"))
 
     assert conditions(cluster, "idle")["Ready"] == ("True", "Valid")
-
-
-async def test_what_was_refused_starts_when_the_other_one_is_gone() -> None:
-    young = regular("young", creationTimestamp=born(2))
-    cluster, solver = scene(regular("old", creationTimestamp=born(1)), young), FakeOptimizer()
-    key = Key("default", "young")
-    await reconciled(cluster, solver, key=key)
-    del cluster.objects["Optimizer", Key("default", "old")]
-
-    await reconciled(cluster, solver, key=key)
-
-    assert conditions(cluster, "young")["Ready"] == ("True", "Valid")
-    assert len(solver.systems) == 1
 
 
 async def test_a_finalizer_that_the_original_left_is_taken_off() -> None:

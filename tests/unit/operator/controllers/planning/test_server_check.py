@@ -1,7 +1,7 @@
 """What Servers say without an optimization: wrong names at once, and that nobody plans any more."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,6 +15,8 @@ from inferno_operator.runtime.work_queue import Locks
 from inferno_optimizer.errors import UnavailableError
 from tests.fakes import FakeCluster
 from tests.unit.operator.background import started
+from tests.unit.operator.controllers.planning import scene
+from tests.unit.operator.controllers.planning.scene import until
 from tests.unit.operator.objects import (
     NOW,
     accelerator,
@@ -41,10 +43,7 @@ async def checking(cluster: FakeCluster) -> AsyncGenerator[None]:
 
 
 def cluster_of(*manifests: Manifest) -> FakeCluster:
-    cluster = FakeCluster()
-    for item in (*SCENE, *manifests):
-        cluster.add(item)
-    return cluster
+    return scene.cluster_of(*SCENE, *manifests)
 
 
 def conditions(cluster: FakeCluster, key: Key = S) -> dict[str, tuple[str, str]]:
@@ -60,12 +59,6 @@ def decided(name: str = "S") -> Manifest:
         for type_ in ("Ready", "Allocated")
     ]
     return {**server(name), "status": {"active": True, "conditions": conditions}}
-
-
-async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not met():
-            await cluster.something_changed()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """From the objects of a namespace to a System, whatever their order, and what is wrong."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -9,10 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferno_operator.controllers.planning.conversions import find_break_even_s
 from inferno_operator.controllers.planning.snapshot import Snapshot, build_system
 from inferno_operator.resources import Optimizer, Resource, parse
 from inferno_optimizer import system as core
-from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.forecast import spread_over
 from inferno_optimizer.optimize import optimize
 from tests.unit.operator.objects import (
@@ -136,46 +137,30 @@ def test_what_runs_on_several_accelerators_is_known_part_by_part() -> None:
     assert [(p.accelerator, p.replicas) for p in found.current.mix] == [("A", 2), ("B", 1)]
 
 
-def test_a_cost_that_is_not_told_is_that_of_the_replicas() -> None:
-    spec = {"currentAlloc": running(3, 3)}
-    del spec["currentAlloc"]["cost"]
-    data = [{**performance(), "accCount": 2}]
-
-    (found,) = snapshot(accelerator(cost=7), model(data=data), server(spec=spec)).system.servers
-
-    assert found.current.cost == 3 * 2 * 7
+MIX = [{"accelerator": "A", "numReplicas": 2}, {"accelerator": "B", "numReplicas": 1, "cost": 5}]
 
 
-def test_the_cost_of_a_mix_that_is_not_told_is_that_of_its_parts() -> None:
-    mix = [
-        {"accelerator": "A", "numReplicas": 2},
-        {"accelerator": "B", "numReplicas": 1, "cost": 5},
-    ]
-    spec = {"currentAlloc": {**running(3, 3), "mix": mix}}
-    del spec["currentAlloc"]["cost"]
+@pytest.mark.parametrize(
+    ("runs", "acc_count", "costs"),
+    [
+        ({"cost": None}, 2, [3 * 2 * 7]),
+        ({"cost": None, "mix": MIX}, 1, [19, 14, 5]),
+        ({"cost": 0}, 1, [0]),
+        ({"cost": 1.5}, 1, [1.5]),
+        ({"cost": None, "accelerator": "Gone"}, 1, [0]),
+    ],
+    ids=["of the replicas", "of the parts", "told as 0", "told", "of an unknown accelerator"],
+)
+def test_a_cost_counts_as_it_is_told_else_it_is_that_of_the_replicas(
+    runs: Manifest, acc_count: int, costs: list[float]
+) -> None:
+    current = {k: v for k, v in {**running(3, 3), **runs}.items() if v is not None}
+    data = [{**performance(), "accCount": acc_count}]
+    objects = accelerator(cost=7), model(data=data), server(spec={"currentAlloc": current})
 
-    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
+    (found,) = snapshot(*objects).system.servers
 
-    assert [part.cost for part in found.current.mix] == [14, 5]
-    assert found.current.cost == 19
-
-
-@pytest.mark.parametrize("told", [0, 1.5])
-def test_a_cost_that_is_told_counts(told: float) -> None:
-    spec = {"currentAlloc": {**running(3, 3), "cost": told}}
-
-    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
-
-    assert found.current.cost == told
-
-
-def test_on_an_unknown_accelerator_what_runs_costs_nothing() -> None:
-    spec = {"currentAlloc": running(3, 3, "Gone")}
-    del spec["currentAlloc"]["cost"]
-
-    (found,) = snapshot(accelerator(cost=7), model(), server(spec=spec)).system.servers
-
-    assert found.current.cost == 0
+    assert [found.current.cost, *(part.cost for part in found.current.mix)] == costs
 
 
 @pytest.mark.parametrize(
@@ -357,25 +342,27 @@ def test_of_servers_with_one_workload_the_oldest_is_planned_and_its_cards_count_
     assert found.system.held == {"T": 1}  # on B, of which the older one has no workload
 
 
-def test_all_but_the_oldest_of_many_are_reported() -> None:
-    found = snapshot(*(server(name=f"s{n}", creationTimestamp=born(n)) for n in (3, 1, 4, 2)))
+@pytest.mark.parametrize(
+    ("created", "excluded"),
+    [
+        ({"s3": 3, "s1": 1, "s4": 4, "s2": 2}, ["s2", "s3", "s4"]),
+        ({"b": 1, "a": 1}, ["b"]),
+        ({"a": None, "b": 59}, ["a"]),
+    ],
+    ids=["many", "of one age", "not created yet"],
+)
+def test_all_but_the_oldest_are_reported(
+    created: Mapping[str, int | None], excluded: list[str]
+) -> None:
+    twins = []
+    for name, minute in created.items():
+        metadata: Manifest = {} if minute is None else {"creationTimestamp": born(minute)}
+        twins.append(server(name=name, **metadata))
+    found = snapshot(*twins)
+    (oldest,) = created.keys() - set(excluded)
 
-    assert [resource.metadata.name for resource, _ in found.excluded] == ["s2", "s3", "s4"]
-    assert all("'s1'" in problem.message for _, problem in found.excluded)
-
-
-def test_of_one_age_the_first_by_name_counts() -> None:
-    found = snapshot(
-        server(name="b", creationTimestamp=born(1)), server(name="a", creationTimestamp=born(1))
-    )
-
-    assert [resource.metadata.name for resource, _ in found.excluded] == ["b"]
-
-
-def test_an_object_that_is_not_created_yet_is_the_youngest() -> None:
-    found = snapshot(server(name="a"), server(name="b", creationTimestamp=born(59)))
-
-    assert [resource.metadata.name for resource, _ in found.excluded] == ["a"]
+    assert [resource.metadata.name for resource, _ in found.excluded] == excluded
+    assert all(f"'{oldest}'" in problem.message for _, problem in found.excluded)
 
 
 def test_one_name_for_objects_of_several_kinds_is_no_duplicate() -> None:
@@ -405,25 +392,20 @@ def counting(minute: int = 0, /, counts: Manifest | None = None, **available: in
     return {**found, "metadata": metadata, "status": {"counted": counted} if counted else {}}
 
 
-def test_counted_cards_are_used() -> None:
-    assert snapshot(counting(T=5, U=0)).system.capacity == {"T": 5, "U": 0}
+HERE = {"count": [{"type": "T", "count": 1}, {"type": "W", "count": 9}]}
 
 
-def test_declared_cards_limit_those_that_are_counted() -> None:
-    here = {"count": [{"type": "T", "count": 1}, {"type": "W", "count": 9}]}
-
-    system = snapshot(counting(0, here, T=5, U=7), capacity(2, "a")).system
-
-    assert system.capacity == {"T": 3, "U": 7}
-
-
-def test_of_two_capacities_that_count_the_oldest_is_used() -> None:
-    assert snapshot(counting(2), counting(1, T=5)).system.capacity == {"T": 5}
-
-
-def test_no_plan_is_made_before_the_cards_are_counted() -> None:
-    with pytest.raises(UnavailableError, match="Capacity 'counted-0' is not counted yet: see"):
-        snapshot(counting())
+@pytest.mark.parametrize(
+    ("capacities", "cards"),
+    [
+        ([counting(T=5, U=0)], {"T": 5, "U": 0}),
+        ([counting(0, HERE, T=5, U=7), capacity(2, "a")], {"T": 3, "U": 7}),
+        ([counting(2), counting(1, T=5)], {"T": 5}),
+    ],
+    ids=["counted", "limited by what is declared", "by the oldest"],
+)
+def test_counted_cards_are_used(capacities: list[Manifest], cards: dict[str, int]) -> None:
+    assert snapshot(*capacities).system.capacity == cards
 
 
 PARAMETERS = [
@@ -577,13 +559,6 @@ def parameters_of(manifest_: Manifest) -> core.PerformanceParameters:
     return profile.parameters
 
 
-@pytest.mark.parametrize("speed", [SECOND_GENERATION, THIRD_GENERATION])
-def test_a_model_that_asks_for_it_gets_the_calibrated_parameters(speed: Manifest) -> None:
-    found = parameters_of(calibrated_model(speed, CALIBRATED))
-
-    assert found == core.PrefillDecodeParameters(9, 0.3, 21, 0.001)
-
-
 def test_calibrated_data_are_measured_and_others_keep_their_origin() -> None:
     estimated = {**SECOND_GENERATION, "origin": "estimated", "errorPercent": 20}
     decode = {"alpha": 9, "beta": 0.3, "alphaError": 0.1, "betaError": 0.01, "residual": 0.04}
@@ -601,21 +576,42 @@ def test_calibrated_data_are_measured_and_others_keep_their_origin() -> None:
     assert origins == [("measured", 4.0), ("estimated", 20.0), ("", 0.0)]
 
 
-def test_a_model_of_the_first_generation_gets_alpha_and_beta() -> None:
-    speed = {"alpha": 999, "beta": 0}
-
-    assert parameters_of(calibrated_model(speed, CALIBRATED)) == core.DecodeParameters(9, 0.3)
-
-
 STEPS = {"alpha": 8, "kappa": 0.001, "delta": 0.02, "ahead": 1, "budget": 2048}
 FOURTH_GENERATION = {"stepParms": {"alpha": 10, "kappa": 0.01, "delta": 0.1}}
 
 
-@pytest.mark.parametrize("speed", [SECOND_GENERATION, THIRD_GENERATION, FOURTH_GENERATION])
-def test_steps_that_fit_better_replace_typed_parameters(speed: Manifest) -> None:
-    found = parameters_of(calibrated_model(speed, {**CALIBRATED, "stepParms": STEPS}))
+FIRST_GENERATION = {"alpha": 999, "beta": 0}
+WITH_STEPS = {**CALIBRATED, "stepParms": STEPS}
+LINES = core.PrefillDecodeParameters(9, 0.3, 21, 0.001)
+FITTED = core.StepParameters(8, 0.001, 0.02, 0, 1, 2048)
 
-    assert found == core.StepParameters(8, 0.001, 0.02, 0, 1, 2048)
+
+@pytest.mark.parametrize(
+    ("speed", "row", "mode", "expected"),
+    [
+        (FIRST_GENERATION, CALIBRATED, "Use", core.DecodeParameters(9, 0.3)),
+        (SECOND_GENERATION, CALIBRATED, "Use", LINES),
+        (THIRD_GENERATION, CALIBRATED, "Use", LINES),
+        (SECOND_GENERATION, {**CALIBRATED, "reason": "NoSpread"}, "Use", LINES),
+        (FIRST_GENERATION, WITH_STEPS, "Use", core.DecodeParameters(9, 0.3)),
+        (SECOND_GENERATION, WITH_STEPS, "Use", FITTED),
+        (THIRD_GENERATION, WITH_STEPS, "Use", FITTED),
+        (FOURTH_GENERATION, WITH_STEPS, "Use", FITTED),
+        (SECOND_GENERATION, CALIBRATED, "Report", core.PrefillDecodeParameters(999, 0, 0, 0)),
+        (SECOND_GENERATION, CALIBRATED, "Off", core.PrefillDecodeParameters(999, 0, 0, 0)),
+        (
+            SECOND_GENERATION,
+            {**CALIBRATED, "acc": "B"},
+            "Report",
+            core.PrefillDecodeParameters(999, 0, 0, 0),
+        ),
+    ],
+)
+def test_a_model_that_asks_for_it_gets_the_calibrated_parameters_of_its_generation(
+    speed: Manifest, row: Manifest, mode: str, expected: core.PerformanceParameters
+) -> None:
+    """A row that is refused now still has the last good parameters."""
+    assert parameters_of(calibrated_model(speed, row, mode)) == expected
 
 
 def test_typed_steps_are_not_replaced_by_lines() -> None:
@@ -634,21 +630,6 @@ def test_the_lengths_for_which_steps_hold_are_no_times() -> None:
     assert isinstance(found, core.StepParameters)
     assert (found.min_input_tokens, found.max_input_tokens) == (250, 1150)
     assert (found.min_output_tokens, found.max_output_tokens) == (60, 270)
-
-
-def test_a_model_of_the_first_generation_does_not_take_steps() -> None:
-    speed, row = {"alpha": 999, "beta": 0}, {**CALIBRATED, "stepParms": STEPS}
-
-    assert parameters_of(calibrated_model(speed, row)) == core.DecodeParameters(9, 0.3)
-
-
-@pytest.mark.parametrize(
-    ("change", "mode"), [({}, "Report"), ({}, "Off"), ({"acc": "B"}, "Report")]
-)
-def test_otherwise_the_parameters_are_those_that_were_typed(change: Manifest, mode: str) -> None:
-    found = parameters_of(calibrated_model(SECOND_GENERATION, {**CALIBRATED, **change}, mode))
-
-    assert found == core.PrefillDecodeParameters(999, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -707,14 +688,6 @@ def test_an_accelerator_is_not_left_because_it_was_measured() -> None:
     assert "B" in {choice(0, confidence) for confidence in confidences}  # what the error is for
 
 
-def test_a_row_that_is_refused_now_still_has_the_last_good_parameters() -> None:
-    refused = {**CALIBRATED, "reason": "NoSpread"}
-
-    found = parameters_of(calibrated_model(SECOND_GENERATION, refused))
-
-    assert found == core.PrefillDecodeParameters(9, 0.3, 21, 0.001)
-
-
 BACKENDS = [{"name": "large", "accelerator": "H100"}, {"name": "small", "accelerator": "L4"}]
 WORKLOADS = [{"name": "large", "accelerator": "H100"}, {"name": "small", "accelerator": "A"}]
 
@@ -734,3 +707,19 @@ def test_a_server_may_use_the_accelerators_for_which_something_runs_it(
     (found,) = snapshot(server(spec=spec)).system.servers
 
     assert found.accelerators == names
+
+
+@pytest.mark.parametrize(("priority", "seconds"), [(1, 2120.0), (100, 140.0)])
+def test_the_examples_of_the_guide(priority: int, seconds: float) -> None:
+    """A replica for 180 cents/hour that starts in two minutes."""
+    assert find_break_even_s(120.0, 0.0, 180.0, priority) == pytest.approx(seconds)
+
+
+def test_requests_that_come_meanwhile_wait_for_half_of_the_start_on_average() -> None:
+    alone, several = (find_break_even_s(60.0, rate, 100.0, 1) for rate in (0.0, 0.1))
+
+    assert several - 60 == pytest.approx((1 + 0.1 * 60 / 2) * (alone - 60))
+
+
+def test_a_replica_that_costs_nothing_never_sleeps() -> None:
+    assert find_break_even_s(60.0, 0.0, 0.0, 1) == math.inf

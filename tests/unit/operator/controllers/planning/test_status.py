@@ -9,7 +9,7 @@ from inferno_operator.controllers.planning import status as report
 from inferno_operator.controllers.planning.updates import Update
 from inferno_operator.resources.objects import EVENTS
 from inferno_operator.resources.observation import Observation
-from inferno_optimizer.errors import InfernoError, SolverError, UnavailableError, UnsupportedError
+from inferno_optimizer.errors import SolverError, UnavailableError
 from inferno_optimizer.solution import (
     CapacityUse,
     Certificate,
@@ -21,7 +21,7 @@ from inferno_optimizer.solution import (
     SolverStatus,
 )
 from inferno_optimizer.system import Allocation
-from tests.unit.operator.objects import LATER, NOW, Manifest, manifest, observed, optimizer
+from tests.unit.operator.objects import NOW, Manifest, observed, optimizer
 
 SOLUTION = Solution(
     decisions=(
@@ -51,12 +51,8 @@ def at(generation: int, *, optimize: bool = True, status: Manifest | None = None
     return observed(subject if status is None else {**subject, "status": status})
 
 
-def done_at(generation: int) -> Manifest:
-    return status_of(report.report_result(at(generation), SOLUTION, NOW))
-
-
 def test_a_result_says_what_came_out_and_how_good_it_is() -> None:
-    status = done_at(5)
+    status = status_of(report.report_result(at(5), SOLUTION, NOW))
 
     assert status["done"] is True
     assert status["active"] is True
@@ -139,165 +135,10 @@ def test_a_status_names_at_most_a_hundred_unserved_servers(unserved: int, named:
         assert said(update)["Optimized"][2].endswith(f"s0: NoCapacity and {unserved - 1} more")
 
 
-def test_no_servers_are_a_result_too() -> None:
-    empty = Solution((), Certificate("greedy", SolverStatus.FEASIBLE, 0.0, None, 0.0), ())
-
-    update = report.report_result(at(1), empty, NOW)
-
-    assert said(update)["Optimized"][2] == "0 of 0 servers have an allocation, 0 cents/hour"
-    assert status_of(update)["done"] is True
-
-
-def test_a_new_request_is_not_done() -> None:
-    update = report.report_start(at(1))
-
-    assert said(update)["Optimized"][:2] == ("Unknown", "Optimizing")
-    assert said(update)["Ready"][0] == "True"
-    assert status_of(update)["done"] is False
-
-
-def test_a_new_request_keeps_the_last_result_but_not_that_it_is_done() -> None:
-    before = done_at(1)
-
-    status = status_of(report.report_start(at(3, status=before)))
-
-    assert status["done"] is False
-    assert status["lastOptimization"] == before["lastOptimization"]
-
-
-ERRORS = [
-    (UnavailableError("no answer"), "Unavailable"),
-    (UnsupportedError("not yet"), "Unsupported"),
-    (SolverError("broke"), "SolverFailed"),
-]
-
-
-@pytest.mark.parametrize(("error", "reason"), ERRORS)
-def test_a_failure_says_why_and_keeps_the_last_result(error: InfernoError, reason: str) -> None:
-    before = done_at(1)
-    update = report.report_failure(at(3, status=before), error)
-
-    status = status_of(update)
-
-    assert said(update)["Optimized"] == ("False", reason, str(error))
-    assert status["done"] is False
-    assert status["lastOptimization"] == before["lastOptimization"]
-    assert [(e.type, e.reason, e.message) for e in update.events()] == [
-        ("Warning", reason, str(error))
-    ]
-
-
-def test_trying_again_tells_nothing_new() -> None:
-    error = UnavailableError("no answer")
-    before = status_of(report.report_failure(at(3), error))
-
-    working = report.report_start(at(3, status=before))
-    failed = report.report_failure(at(3, status=before), error)
-
-    for update in (working, failed):
-        assert update.status_at(3, LATER) is None
-        assert not list(update.events())
-
-
 def test_a_failure_of_an_older_request_is_over_when_there_is_a_new_one() -> None:
     before = status_of(report.report_failure(at(3), UnavailableError("no answer")))
 
     assert said(report.report_start(at(4, status=before)))["Optimized"][1] == "Optimizing"
-
-
-def test_a_success_is_no_event() -> None:
-    assert not list(report.report_result(at(1), SOLUTION, NOW).events())
-
-
-def test_an_optimizer_that_was_never_asked_says_how_to_ask() -> None:
-    update = report.report_settled(at(1, optimize=False))
-
-    status, reason, message = said(update)["Optimized"]
-
-    assert (status, reason) == ("Unknown", "NotRequested")
-    assert "spec.optimize" in message
-    assert status_of(update)["done"] is False
-    assert "lastOptimization" not in status_of(update)
-
-
-def test_after_the_request_is_cleared_it_is_still_done() -> None:
-    before = done_at(1)
-    update = report.report_settled(at(2, optimize=False, status=before))
-
-    status = status_of(update)
-
-    assert status["done"] is True
-    assert status["observedGeneration"] == 2
-    assert status["lastOptimization"] == before["lastOptimization"]
-    assert said(update)["Optimized"][:2] == ("True", "Optimized")
-
-
-def test_a_settled_optimizer_has_nothing_to_write() -> None:
-    settled = at(2, optimize=False, status=done_at(1))
-    again = at(2, optimize=False, status=status_of(report.report_settled(settled)))
-
-    assert report.report_settled(again).status_at(2, LATER) is None
-
-
-def test_a_spec_that_changed_since_is_not_done() -> None:
-    status = status_of(report.report_settled(at(3, optimize=False, status=done_at(1))))
-
-    assert status["done"] is False
-    assert status["lastOptimization"]["requestedGeneration"] == 1
-
-
-def test_a_request_that_was_withdrawn_while_it_was_worked_on_is_not_asked_for() -> None:
-    before = status_of(report.report_start(at(1)))
-
-    update = report.report_settled(at(2, optimize=False, status=before))
-
-    assert said(update)["Optimized"][:2] == ("Unknown", "NotRequested")
-    assert status_of(update)["done"] is False
-
-
-def test_an_optimizer_without_a_spec_says_so_everywhere() -> None:
-    update = report.report_unreadable_optimizer(
-        observed(manifest("Optimizer", None, name="inferno"))
-    )
-
-    assert said(update) == {
-        "Ready": ("False", "InvalidSpec", "spec is missing"),
-        "Optimized": ("False", "InvalidSpec", "spec is missing"),
-    }
-    assert status_of(update)["active"] is False
-    assert status_of(update)["done"] is False
-    assert {event.message for event in update.events()} == {"spec is missing"}
-
-
-def test_an_optimizer_that_got_a_spec_forgets_that_it_had_none() -> None:
-    before = status_of(
-        report.report_unreadable_optimizer(observed(manifest("Optimizer", None, name="inferno")))
-    )
-
-    update = report.report_settled(at(2, optimize=False, status=before))
-
-    assert said(update)["Ready"][0] == "True"
-    assert said(update)["Optimized"][:2] == ("Unknown", "NotRequested")
-
-
-def test_done_belongs_to_one_generation_over_many_requests() -> None:
-    status: Manifest | None = None
-    history = []
-    for asked in (1, 3, 5):
-        status = status_of(report.report_start(at(asked, status=status)))
-        history.append((asked, status["done"]))
-        status = status_of(report.report_result(at(asked, status=status), SOLUTION, NOW))
-        history.append((asked, status["done"]))
-        status = status_of(report.report_settled(at(asked + 1, optimize=False, status=status)))
-        history.append((status["observedGeneration"], status["done"]))
-
-        assert status["lastOptimization"]["requestedGeneration"] == asked
-
-    assert history == [
-        *((1, False), (1, True), (2, True)),
-        *((3, False), (3, True), (4, True)),
-        *((5, False), (5, True), (6, True)),
-    ]
 
 
 def news(count: int) -> list[Update]:

@@ -1,10 +1,10 @@
 """Servers that wake while an optimization runs: what each of the two writes, in any order."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from inferno_operator.controllers.planning.ports import Context, OnDemand, Optimization, Permission
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.planning.updates import VALID, Update, build_server_update
@@ -18,9 +18,10 @@ from inferno_optimizer.errors import UnavailableError
 from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, System
 from tests.fakes import FakeCluster, FakeOptimizer
+from tests.unit.operator.controllers.planning.scene import INFERNO, context_of
 from tests.unit.operator.objects import (
-    NOW,
     accelerator,
+    capacity,
     manifest,
     model,
     observed,
@@ -35,7 +36,6 @@ from tests.unit.operator.objects import (
     system,
 )
 
-INFERNO = Key("default", "inferno")
 STEPS = 12
 """More turns of the loop than an optimization takes until it writes."""
 
@@ -94,10 +94,6 @@ def scene(cards: int, *, a: int = 2, b: int = 1) -> Recorder:
     return cluster
 
 
-def context_of(cluster: FakeCluster, solver: FakeOptimizer) -> Context:
-    return Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
-
-
 async def wake_beside_an_optimization(cluster: FakeCluster) -> "asyncio.Task[ReconcileResult]":
     """Wake a Server in the middle of an optimization, which is returned."""
     context = context_of(cluster, Turns(10 * STEPS))
@@ -154,20 +150,14 @@ async def test_what_does_not_fit_beside_a_server_that_woke_waits_for_the_next_pl
     assert decided(cluster, "a") + decided(cluster, "b") == 1
 
 
-async def test_a_server_does_not_wake_on_cards_that_others_run_on() -> None:
-    cluster = scene(2)
+def run_on_all(cluster: FakeCluster) -> None:
     spec = cluster.objects["Server", Key("default", "a")]["spec"]
     spec["currentAlloc"] = running(2, 2)
-    see_requests(cluster, 1.0)
-
-    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
-
-    assert decided(cluster, "s") == 0
 
 
-async def test_a_server_does_not_wake_on_cards_of_prefill_and_decode() -> None:
+def run_apart(cluster: FakeCluster) -> None:
     """Each role has a number of cards of its own: one decode replica takes three here."""
-    cluster = scene(4, a=0, b=0)
+    cluster.add(capacity(4))
     steps = {"alpha": 9, "kappa": 0, "delta": 0.02, "ahead": 1, "budget": 8192}
     part = {"acc": "A", "maxBatchSize": 8, "atTokens": 1, "stepParms": steps}
     roles = [{**part, "role": "Prefill", "accCount": 1}, {**part, "role": "Decode", "accCount": 3}]
@@ -175,16 +165,29 @@ async def test_a_server_does_not_wake_on_cards_of_prefill_and_decode() -> None:
     places = {role: {"accelerator": "A", "numReplicas": 1} for role in ("prefill", "decode")}
     apart = {**running(2, 1), "roles": places}
     cluster.add(server("X", spec={"model": "P", "currentAlloc": apart, "desiredAlloc": apart}))
+
+
+def add_unreadable(cluster: FakeCluster, runs: int = 2) -> None:
+    """Add a Server that runs on so many cards, and whose spec nobody can read as a whole."""
+    cluster.add(server("X", spec={"currentAlloc": running(runs, runs), "maxBatchSize": -1}))
+
+
+@pytest.mark.parametrize("take_cards", [run_on_all, run_apart, add_unreadable])
+async def test_a_server_does_not_wake_on_cards_that_others_run_on(
+    take_cards: Callable[[FakeCluster], None],
+) -> None:
+    cluster = scene(2, a=0, b=0)
+    take_cards(cluster)
     see_requests(cluster, 1.0)
 
-    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+    await wake(INFERNO, context_of(cluster))
 
     assert decided(cluster, "s") == 0
 
 
 async def test_a_server_that_finds_no_free_card_says_at_once_what_it_waits_for() -> None:
     cluster = scene(2, a=2, b=0)
-    context = context_of(cluster, FakeOptimizer())
+    context = context_of(cluster)
     await reconcile(INFERNO, context)
     see_requests(cluster, 1.0)
 
@@ -195,21 +198,6 @@ async def test_a_server_that_finds_no_free_card_says_at_once_what_it_waits_for()
     assert decided(cluster, "s") == 0
     assert told["Ready"][:2] == ("False", "NoCapacity")
     assert "requests wait for a first replica: not enough cards: it takes 1 x A" in told["Ready"][2]
-
-
-def add_unreadable(cluster: FakeCluster, runs: int) -> None:
-    """Add a Server that runs on so many cards, and whose spec nobody can read as a whole."""
-    cluster.add(server("X", spec={"currentAlloc": running(runs, runs), "maxBatchSize": -1}))
-
-
-async def test_a_server_does_not_wake_on_cards_of_a_server_that_nobody_can_read() -> None:
-    cluster = scene(2, a=0, b=0)
-    add_unreadable(cluster, runs=2)
-    see_requests(cluster, 1.0)
-
-    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
-
-    assert decided(cluster, "s") == 0
 
 
 async def test_a_plan_beside_a_wake_leaves_the_cards_of_a_server_that_nobody_can_read() -> None:
@@ -249,7 +237,7 @@ async def test_an_operator_that_no_longer_leads_wakes_nothing_and_tries_again() 
     see_requests(cluster, 1.0)
     cluster.refuses = True
 
-    outcome = await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+    outcome = await wake(INFERNO, context_of(cluster))
 
     assert outcome.failed
     assert decided(cluster, "s") == 0
@@ -263,39 +251,7 @@ async def test_a_server_that_wakes_keeps_what_its_status_remembers() -> None:
     told = {"metadata": known["metadata"], "status": {"active": True, **remembered}}
     await cluster.apply(kind_of(Server), told, FieldManager.DECISIONS)
 
-    await wake(INFERNO, context_of(cluster, FakeOptimizer()))
+    await wake(INFERNO, context_of(cluster))
 
     assert decided(cluster, "s") == 1
     assert cluster.objects["Server", Key("default", "s")]["status"].items() >= remembered.items()
-
-
-class NothingAllowed:
-    """Permits nothing, as a person has to approve everything."""
-
-    async def permit(self, optimization: Optimization) -> Permission:
-        del optimization
-        return Permission(())
-
-    async def permit_additions(self, optimization: Optimization) -> Permission:
-        return await self.permit(optimization)
-
-    async def written(self, permission: Permission) -> None:
-        del permission
-
-
-async def test_a_server_that_needs_approval_does_not_wake() -> None:
-    cluster = scene(4)
-    see_requests(cluster, 1.0)
-    context = Context(
-        cluster,
-        OnDemand(cluster),
-        FakeOptimizer(),
-        lambda: NOW,
-        lambda: NOW,
-        approver=NothingAllowed(),
-    )
-
-    await wake(INFERNO, context)
-
-    assert decided(cluster, "s") == 0
-    assert not context.memories["default"].woken_servers

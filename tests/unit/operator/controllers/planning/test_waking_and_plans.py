@@ -9,7 +9,7 @@ import pytest
 from inferno_operator.controllers.planning.ports import READ, Loads, TypedLoads
 from inferno_operator.resources.observation import Observation
 from tests.unit.operator.controllers.planning.scene import Scene, scene_of
-from tests.unit.operator.objects import capacity, see_requests, server, sleeper
+from tests.unit.operator.objects import Manifest, capacity, see_requests, server, sleeper
 
 
 @asynccontextmanager
@@ -32,27 +32,23 @@ async def plan_waits(
         yield scene
 
 
-async def test_in_mode_approve_nothing_wakes_and_the_plan_goes_on_waiting() -> None:
-    async with plan_waits(mode="Approve") as scene:
+@pytest.mark.parametrize(
+    ("spec", "replicas"),
+    [
+        ({"mode": "Approve"}, 0),
+        ({"guard": {"maxServersChanged": 1}}, 1),
+        ({"guard": {"maxServersChanged": 0}}, 0),
+    ],
+    ids=["mode Approve", "within the guard", "beyond the guard"],
+)
+async def test_a_server_wakes_within_the_guard_and_the_plan_goes_on_waiting(
+    spec: Manifest, replicas: int
+) -> None:
+    async with plan_waits(**spec) as scene:
         await scene.wake()
 
-        assert scene.desired() == {"s": 0}
+        assert scene.desired()["s"] == replicas
         assert scene.phases() == {"inferno-1": "Proposed"}
-
-
-async def test_within_the_guard_a_server_wakes_and_the_plan_beyond_it_goes_on_waiting() -> None:
-    async with plan_waits(guard={"maxServersChanged": 1}) as scene:
-        await scene.wake()
-
-        assert scene.desired()["s"] == 1
-        assert scene.phases() == {"inferno-1": "Proposed"}
-
-
-async def test_beyond_the_guard_a_server_does_not_wake() -> None:
-    async with plan_waits(guard={"maxServersChanged": 0}) as scene:
-        await scene.wake()
-
-        assert scene.desired() == {"s": 0}
 
 
 @pytest.mark.parametrize(("cards", "phase", "replicas"), [(3, "Superseded", 1), (4, "Acting", 4)])

@@ -36,11 +36,6 @@ class Selectors:
 
     They are read once, as they do not change; and again if there are new pods that no selector
     selects: then a workload may have been created anew with another selector.
-
-    Parameters
-    ----------
-    reader
-        The API server.
     """
 
     reader: Reader
@@ -52,17 +47,7 @@ class Selectors:
     async def read(self, namespace: str, places: Iterable[WorkloadPlace], pods: PodIndex) -> None:
         """Read the selectors of the workloads of a namespace; those that do not exist have none.
 
-        Parameters
-        ----------
-        namespace, places
-            The namespace, and its workloads.
-        pods
-            The pods of the namespace.
-
-        Raises
-        ------
-        InfernoError
-            A workload cannot be read.
+        Raises `InfernoError` if a workload cannot be read.
         """
         wanted = set(places)
         for place in [p for p in self.known if p[0] == namespace and p not in wanted]:
@@ -124,16 +109,8 @@ def find_owners(
 ) -> dict[Key, PodOwner]:
     """Return the Servers by their pods; of several that select a pod, the first one has it.
 
-    One that names a pod's workload comes before those that name it no more.
-
-    Parameters
-    ----------
-    servers
-        The Servers, the oldest first.
-    selectors
-        Selectors of the pods of workloads.
-    pods
-        The pods of each namespace.
+    Servers come oldest first; one that names a pod's workload comes before those that name it no
+    more.
     """
     owners: dict[Key, PodOwner] = {}
     servers = [(key, server) for key, server in servers if key.namespace in pods]
@@ -149,7 +126,6 @@ def find_owners(
 def _find_named(
     namespace: str, server: Server, selectors: Mapping[WorkloadPlace, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the accelerators of a Server with the selectors of the pods that it names."""
     for workload in server.spec.workloads:
         yield workload.accelerator, selectors.get((namespace, workload), "")
     booster = server.spec.model_booster
@@ -164,7 +140,6 @@ def _find_named(
 def _find_left(
     namespace: str, server: Server, selectors: Mapping[WorkloadPlace, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the accelerators of a Server with the selectors of the pods that it names no more."""
     for workload in server.left_workloads:
         yield workload.accelerator, selectors.get((namespace, workload), "")
 
@@ -177,12 +152,7 @@ T = TypeVar("T", Machine, Pod)
 class CapacityObjects:
     """Objects in memory; nodes, pods and Servers are watched from the first count on.
 
-    Parameters
-    ----------
-    informers
-        What watches. Nodes and pods are those of the cluster.
-    changed
-        Called when something changed that matters to a count.
+    `changed` is called when something changed that matters to a count.
     """
 
     def __init__(self, informers: Informers, changed: Callable[[], None]) -> None:
@@ -288,16 +258,13 @@ def _replace(objects: dict[Key, T], key: Key, after: T | None) -> bool:
 
 
 def _spec(capacity: Manifest) -> object:
-    """Return what a person writes on a Capacity."""
     return capacity.get("spec")
 
 
 def _labels(pod: Manifest) -> object:
-    """Return what selects a pod."""
     return pod["metadata"].get("labels")
 
 
 def _pods(server: Manifest) -> object:
-    """Return what determines the pods of a Server."""
     spec = server.get("spec") or {}
     return [spec.get(name) for name in ("name", "workloads", "modelBooster")]
