@@ -132,7 +132,7 @@ def _solve(
         return _certify(candidates, replace(known, out_of_time=True), recorder, failures, params)
     table = _Table(candidates, capacity, running, problem, mixes)
     found = failures.attempt("search", lambda: _search_plan(table, budget, recorder, greedy))
-    best = known if found is None else _choose(candidates, found, known, params)
+    best = known if found is None else _choose(table, found, known, params)
     return _certify(candidates, best, recorder, failures, params)
 
 
@@ -780,14 +780,15 @@ def _describe_known_plan(
     return FoundPlan(known, False, loads_served(candidates, known), most, objective)
 
 
-def _choose(
-    candidates: Candidates, found: FoundPlan, known: FoundPlan, params: SolveParams
-) -> FoundPlan:
+def _choose(table: _Table, found: FoundPlan, known: FoundPlan, params: SolveParams) -> FoundPlan:
     """What a search finds, or the known plan where that is better, as time may have ended early.
 
-    Better is also what costs less, where neither holds or serves more.
+    Better is also what costs less, where neither holds or serves more. No load is given up for it
+    in a small problem, or where a person says how much later goals may take: the search took that.
     """
-    policy, may_serve_more = candidates.system.options.saturation_policy, True
+    candidates = table.candidates
+    options, policy = candidates.system.options, candidates.system.options.saturation_policy
+    may_serve_more = True
     if found.is_optimal(candidates, params):
         # That none is stopped for an equal one is not proven: the plan may hold less for it.
         if found.entirely or policy is not SaturationPolicy.HOLD:
@@ -798,7 +799,13 @@ def _choose(
     costs_less = found.objective - known.objective > params.rounding * abs(found.objective)
     is_chosen = may_serve_more and is_better(candidates, known.assignment, found.assignment, params)
     if not is_chosen and costs_less and not found.is_optimal(candidates, params):
-        is_chosen = not is_better(candidates, found.assignment, known.assignment, params)
+        keeps_all = (
+            options.priority_tolerance is not None or len(table.problem.case) <= params.small
+        )
+        is_chosen = not any(
+            is_better(candidates, found.assignment, known.assignment, params, exactly=exactly)
+            for exactly in {False, keeps_all}
+        )
     if not is_chosen:
         return found
     return replace(
