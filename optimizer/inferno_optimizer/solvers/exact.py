@@ -393,7 +393,8 @@ class _GoalByGoal:
             return bound
         matter = levels_of(goal, self._problem)
         nothing = np.zeros_like(self._counts)
-        return min(bound, self._solve_items(mixes, goal, matter, nothing, budget))
+        found = self._solve_items(mixes, goal, matter, nothing, budget)
+        return bound if found is None else min(bound, found)
 
     def _is_near(self, goal: Goal, bound: float) -> bool:
         has = goal.worth(self._problem, self._counts)
@@ -421,7 +422,9 @@ class _GoalByGoal:
             cases = np.zeros(len(problem.cases), dtype=np.bool_)
             cases[chosen] = True
             share = min(1.0, params.mix_part_work / max(budget.left, params.mix_part_work))
-            self._solve_items(mixes, goal, cases, self._counts, budget.part(share))
+            part = budget.part(share)
+            if self._solve_items(mixes, goal, cases, self._counts, part) is None:
+                break  # nor is there time for a later part, which is no smaller
             failures = 0 if goal.worth(self._problem, self._counts) > before else failures + 1
             if failures % params.mix_more_cases_after == 0 < failures:
                 few *= params.mix_more_cases
@@ -445,17 +448,17 @@ class _GoalByGoal:
 
     def _solve_items(
         self, mixes: MixColumns, goal: Goal, cases: BoolArray, others: IntArray, budget: Budget
-    ) -> float:
+    ) -> float | None:
         """Take the best plan where some cases have any mixes; what no such plan exceeds.
 
-        Where too little time is left, nothing is begun.
+        Where the whole search has too little time left, nothing is begun: None.
         """
         problem, items = self._problem, mixes.items(cases)
         columns = problem.columns_of(cases) & (~mixes.find_replaced(problem) | (self._counts > 0))
         is_all = goal.kind is GoalKind.VALUE and bool(cases.all())
         params, size = problem.params, int(np.count_nonzero(columns) + np.count_nonzero(items.most))
-        if budget.seconds_left < params.mix_seconds * size:
-            return np.inf
+        if budget.whole.seconds_left < params.mix_seconds * size:
+            return None
         enough = params.mix_near_value if is_all else params.mix_near
         opening = Opening(columns, others, items, mixes.least if is_all else None)
         gap = enough * self._tolerance.near(goal, goal.worth(problem, self._counts))
