@@ -238,7 +238,7 @@ class _GoalByGoal:
         known: IntArray | None,
         mixes: MixTable | None,
     ) -> None:
-        problem, small = replace(problem, has_cuts=mixes is None), problem.params.small
+        small = problem.params.small
         self._pool = None if mixes is None else MixColumns(mixes, problem)
         every = None
         if self._pool is not None:
@@ -298,7 +298,7 @@ class _GoalByGoal:
         budget, few = self._budget.part(1 / ahead), self._problem.params.mix_rounds
         if not self._may_price(mixes, budget, few):
             rows = self._budget.part(shares / (ahead + 1))
-            proof = self._search(goal, rows, self._most_of(goal), has_cuts=True)
+            proof = self._search(goal, rows, self._most_of(goal))
             if not self._is_open(goal) or not self._may_price(mixes, budget, 1):
                 return proof
         found = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
@@ -329,18 +329,13 @@ class _GoalByGoal:
         incumbent.report(max(bound, incumbent.worth))
         return replace(proof, bound=bound)
 
-    def _search(
-        self, goal: Goal, budget: Budget, bound: float | None = None, *, has_cuts: bool = False
-    ) -> GoalProof:
+    def _search(self, goal: Goal, budget: Budget, bound: float | None = None) -> GoalProof:
         """Search among the columns; what is proven.
 
         A bound that holds for all mixes takes the place of what is proven of those that are
-        columns; then it may have cuts. Nothing is proven where a step fails: the plan is the best
-        one so far.
+        columns. Nothing is proven where a step fails: the plan is the best one so far.
         """
         incumbent = self._incumbent(goal)
-        if has_cuts:
-            incumbent.problem = replace(incumbent.problem, has_cuts=True)
         search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), search)
         if proof is None:

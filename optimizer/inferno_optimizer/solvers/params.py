@@ -125,8 +125,6 @@ class SolveParams:
     pricing_rounds: Count = 60
     # What a share that is missing costs, where the largest part of the objective is 1.
     missing_cost: Positive = 1e6
-    # Sizes of replicas by which the cards of a type are divided: the most frequent ones.
-    cut_sizes: Count = 8
 
     # --- Warm start from the relaxation of a sample ---
     # Cases from which a relaxation begins near that of a sample, unless few steps solve it.
