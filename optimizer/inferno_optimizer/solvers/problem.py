@@ -326,6 +326,25 @@ class ReplicaProblem(Columns):
         return np.bincount(self.cards.type, cards, len(self.capacity)).astype(np.int64)
 
     @cached_property
+    def part(self) -> FloatArray:
+        """Part of the cards of its types that a replica of each column takes; summed over types."""
+        part = self.cards.count / np.maximum(self.capacity, 1)[self.cards.type]
+        return np.bincount(self.cards.owner, part, len(self.case)).astype(np.float64)
+
+    def parts_of(self, amounts: FloatArray | IntArray) -> FloatArray:
+        """The same of all that each case has, by replicas of each column; shape (cases,)."""
+        taken = np.bincount(self.case, amounts * self.part, len(self.cases))
+        return taken.astype(np.float64)
+
+    @cached_property
+    def scarcest_part(self) -> FloatArray:
+        """Largest part of the cards of a type that a whole share of each column takes."""
+        part = np.zeros(len(self.case))
+        full, capacity = self.full[self.cards.owner], np.maximum(self.capacity, 1)[self.cards.type]
+        np.maximum.at(part, self.cards.owner, self.cards.count * full / capacity)
+        return part
+
+    @cached_property
     def by_type(self) -> list[tuple[IntArray, IntArray]]:
         """Columns that take cards of each type, and how many a replica takes."""
         by_type = [self.cards.type == card_type for card_type in range(len(self.capacity))]

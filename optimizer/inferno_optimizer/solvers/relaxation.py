@@ -343,10 +343,7 @@ class Relaxation:
     def _first_of_each_case(self) -> BoolArray:
         """The column of each case that takes the smallest part of the cards that there are."""
         problem = self.problem
-        capacity = np.maximum(problem.capacity, 1)[problem.cards.type]
-        part = np.zeros(len(problem.case))
-        full = problem.full[problem.cards.owner]
-        np.maximum.at(part, problem.cards.owner, problem.cards.count * full / capacity)
+        part = problem.scarcest_part
         columns = np.flatnonzero(self._program.open)
         columns = columns[np.lexsort((part[columns], problem.case[columns]))]
         first = np.zeros(len(problem.case), dtype=np.bool_)
