@@ -8,7 +8,7 @@ Capacity that is too short is an answer, not an error. See `assignment.md`, sect
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -79,12 +79,6 @@ logger = logging.getLogger(__name__)
 LONGEST = 300
 """Characters of the text of an error that are told."""
 
-PRICED = (GoalKind.SERVED, GoalKind.VALUE)
-"""Goals to which a card has a price."""
-
-CardPrices = Callable[[Goal, tuple[Floor, ...]], FloatArray | None]
-"""What a card of each type is worth to a goal, with floors; None where there is no time to tell."""
-
 
 def solve_exact(
     candidates: Candidates,
@@ -132,7 +126,7 @@ def _solve(
         return _certify(candidates, replace(known, out_of_time=True), recorder, failures, params)
     table = _Table(candidates, capacity, running, problem, mixes)
     found = failures.attempt("search", lambda: _search_plan(table, budget, recorder, greedy))
-    best = known if found is None else _choose(candidates, found, known, params)
+    best = known if found is None else _choose(table, found, known, params)
     return _certify(candidates, best, recorder, failures, params)
 
 
@@ -187,12 +181,8 @@ class Failures:
     """
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
-
-    @property
-    def texts(self) -> tuple[str, ...]:
+        self.texts: tuple[str, ...] = ()
         """Each step that failed, with the type and the text of its error; one line each."""
-        return tuple(self._texts)
 
     def attempt(self, step: str, work: Callable[[], Result]) -> Result | None:
         """Do the work of a step; None where it ends with an error, which is kept and logged."""
@@ -200,7 +190,7 @@ class Failures:
             return work()
         except Exception as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
-            self._texts.append(f"{step}: {text}")
+            self.texts += (f"{step}: {text}",)
             logger.warning("a step of the search failed: %s", step, exc_info=error)
             return None
 
@@ -238,7 +228,7 @@ class _GoalByGoal:
         known: IntArray | None,
         mixes: MixTable | None,
     ) -> None:
-        problem, small = replace(problem, has_cuts=mixes is None), problem.params.small
+        small = problem.params.small
         self._pool = None if mixes is None else MixColumns(mixes, problem)
         every = None
         if self._pool is not None:
@@ -298,7 +288,7 @@ class _GoalByGoal:
         budget, few = self._budget.part(1 / ahead), self._problem.params.mix_rounds
         if not self._may_price(mixes, budget, few):
             rows = self._budget.part(shares / (ahead + 1))
-            proof = self._search(goal, rows, self._most_of(goal), has_cuts=True)
+            proof = self._search(goal, rows, self._most_of(goal))
             if not self._is_open(goal) or not self._may_price(mixes, budget, 1):
                 return proof
         found = self._failures.attempt("mixes", lambda: self._search_mixes(mixes, goal, budget))
@@ -329,18 +319,13 @@ class _GoalByGoal:
         incumbent.report(max(bound, incumbent.worth))
         return replace(proof, bound=bound)
 
-    def _search(
-        self, goal: Goal, budget: Budget, bound: float | None = None, *, has_cuts: bool = False
-    ) -> GoalProof:
+    def _search(self, goal: Goal, budget: Budget, bound: float | None = None) -> GoalProof:
         """Search among the columns; what is proven.
 
         A bound that holds for all mixes takes the place of what is proven of those that are
-        columns; then it may have cuts. Nothing is proven where a step fails: the plan is the best
-        one so far.
+        columns. Nothing is proven where a step fails: the plan is the best one so far.
         """
         incumbent = self._incumbent(goal)
-        if has_cuts:
-            incumbent.problem = replace(incumbent.problem, has_cuts=True)
         search = partial(search_goal, incumbent, self._tolerance, self._start, budget)
         proof = self._failures.attempt(str(goal), search)
         if proof is None:
@@ -393,7 +378,8 @@ class _GoalByGoal:
             return bound
         matter = levels_of(goal, self._problem)
         nothing = np.zeros_like(self._counts)
-        return min(bound, self._solve_items(mixes, goal, matter, nothing, budget))
+        found = self._solve_items(mixes, goal, matter, nothing, budget)
+        return bound if found is None else min(bound, found)
 
     def _is_near(self, goal: Goal, bound: float) -> bool:
         has = goal.worth(self._problem, self._counts)
@@ -421,7 +407,9 @@ class _GoalByGoal:
             cases = np.zeros(len(problem.cases), dtype=np.bool_)
             cases[chosen] = True
             share = min(1.0, params.mix_part_work / max(budget.left, params.mix_part_work))
-            self._solve_items(mixes, goal, cases, self._counts, budget.part(share))
+            part = budget.part(share)
+            if self._solve_items(mixes, goal, cases, self._counts, part) is None:
+                break  # nor is there time for a later part, which is no smaller
             failures = 0 if goal.worth(self._problem, self._counts) > before else failures + 1
             if failures % params.mix_more_cases_after == 0 < failures:
                 few *= params.mix_more_cases
@@ -445,17 +433,17 @@ class _GoalByGoal:
 
     def _solve_items(
         self, mixes: MixColumns, goal: Goal, cases: BoolArray, others: IntArray, budget: Budget
-    ) -> float:
+    ) -> float | None:
         """Take the best plan where some cases have any mixes; what no such plan exceeds.
 
-        Where too little time is left, nothing is begun.
+        Where the whole search has too little time left, nothing is begun: None.
         """
         problem, items = self._problem, mixes.items(cases)
         columns = problem.columns_of(cases) & (~mixes.find_replaced(problem) | (self._counts > 0))
         is_all = goal.kind is GoalKind.VALUE and bool(cases.all())
         params, size = problem.params, int(np.count_nonzero(columns) + np.count_nonzero(items.most))
-        if budget.seconds_left < params.mix_seconds * size:
-            return np.inf
+        if budget.whole.seconds_left < params.mix_seconds * size:
+            return None
         enough = params.mix_near_value if is_all else params.mix_near
         opening = Opening(columns, others, items, mixes.least if is_all else None)
         gap = enough * self._tolerance.near(goal, goal.worth(problem, self._counts))
@@ -521,85 +509,50 @@ class _GoalByGoal:
     def _value_one_more_card(self) -> OneMoreCard:
         """What one more card of each type is worth.
 
-        A small problem that is solved to the end is solved again with each.
+        The multipliers of the relaxations estimate it [A. M. Geoffrion, *Lagrangean relaxation for
+        integer programming*, Mathematical Programming Study 2 (1974) 82-114]. A small problem of
+        which no plan has more of any goal is solved again with each.
         """
-        cards = WorthOfCards(self._problem, self._counts, self._reached, self._floors)
-        found = cards.by_prices(self._find_card_prices)
-        if self._tolerance.exact and cards.plan_is_best():
-            cards.by_solving_again(self._budget.whole, found)
-        return found
-
-    def _find_card_prices(self, goal: Goal, floors: tuple[Floor, ...]) -> FloatArray | None:
-        """What a card of each type is worth to a goal; None where there is no time to tell."""
-        if goal not in self._card_prices:
-            relaxation = self._start.relaxation(self._problem, goal, floors, self._counts)
-            vertex = relaxation.solve(self._budget.whole)
-            if vertex is None:
-                return None
-            self._card_prices[goal] = vertex.prices
-        return self._card_prices[goal]
-
-
-@dataclass(frozen=True, slots=True)
-class WorthOfCards:
-    """What one more card of each type is worth to a plan.
-
-    The multipliers of the linear relaxation estimate it [A. M. Geoffrion, *Lagrangean relaxation
-    for integer programming*, Mathematical Programming Study 2 (1974) 82-114]; a small problem whose
-    plan is the best is solved again with each.
-
-    Attributes
-    ----------
-    problem, counts
-        The problem, and the plan: replicas of each column.
-    reached, floors
-        What is proven of each goal, in their order, and what the plan keeps of them.
-    """
-
-    problem: ReplicaProblem
-    counts: IntArray
-    reached: tuple[Reached, ...]
-    floors: tuple[Floor, ...]
-
-    def by_prices(self, prices_of: CardPrices) -> OneMoreCard:
-        """What the multipliers of the relaxations tell."""
-        found = OneMoreCard.unknown(len(self.problem.capacity))
-        for goal, floors in self._goals():
-            if goal.kind in PRICED and self._may_grow(goal, self.problem):
-                prices = prices_of(goal, floors)
-                if prices is None:
+        types = len(self._problem.capacity)
+        found = OneMoreCard.unknown(types)
+        for goal, floors in self._goals_with_floors():
+            if goal.kind not in (GoalKind.SERVED, GoalKind.VALUE) or not self._is_open(goal):
+                continue
+            if (prices := self._card_prices.get(goal)) is None:
+                counts = self._counts
+                relaxation = self._start.relaxation(self._problem, goal, floors, counts)
+                if (vertex := relaxation.solve(self._budget.whole)) is None:
                     break
-                if goal.kind is GoalKind.VALUE:
-                    found.add_price(prices)
-                else:
-                    found.add_gain(goal.level, prices)
+                prices = vertex.prices
+            if goal.kind is GoalKind.VALUE:
+                found.add_price(prices)
+            else:
+                found.add_gain(goal.level, prices)
+        if self._tolerance.exact and self._has_most_of_all():
+            for card_type in range(types):
+                capacity = self._problem.capacity + (np.arange(types) == card_type)
+                grown = replace(self._problem, capacity=capacity)
+                gain = self._gain(grown, self._budget.whole.part(1 / (types - card_type)))
+                if gain is not None:
+                    found.tell(card_type, *gain)
         return found
 
-    def plan_is_best(self) -> bool:
+    def _has_most_of_all(self) -> bool:
         """Whether it is proven of every goal that no plan has more of it."""
+        solved = self._problem.params.solved
         return all(
-            reached.bound - self._worth(reached.goal)
-            <= self.problem.params.solved * max(1.0, abs(reached.bound))
-            for reached in self.reached
+            reached.bound - reached.goal.worth(self._problem, self._counts)
+            <= solved * max(1.0, abs(reached.bound))
+            for reached in self._reached
         )
-
-    def by_solving_again(self, budget: Budget, found: OneMoreCard) -> None:
-        """Tell what solving again with a card more of each type shows, if there is time for it."""
-        types = len(self.problem.capacity)
-        for card_type in range(types):
-            capacity = self.problem.capacity + (np.arange(types) == card_type)
-            grown = replace(self.problem, capacity=capacity)
-            gain = self._gain(grown, budget.part(1 / (types - card_type)))
-            if gain is not None:
-                found.tell(card_type, *gain)
 
     def _gain(self, problem: ReplicaProblem, budget: Budget) -> tuple[int, float] | None:
         """The first level that serves more in another problem, or none, and how much better it is.
 
         None where there is no time to prove it, or where more is held, or served entirely.
         """
-        for goal, floors in self._goals():
-            if not self._may_grow(goal, problem):
+        for goal, floors in self._goals_with_floors():
+            if not self._is_open(goal):
                 continue
             saved = None if budget.is_over else self._saved(goal, floors, problem, budget)
             if saved is None or goal.kind is GoalKind.VALUE:
@@ -608,35 +561,25 @@ class WorthOfCards:
                 return (goal.level, saved) if goal.kind is GoalKind.SERVED else None
         return None
 
-    def _may_grow(self, goal: Goal, problem: ReplicaProblem) -> bool:
-        return goal.kind is GoalKind.VALUE or self._worth(goal) < goal.most(problem) * (
-            1 - problem.params.rounding
-        )
-
     def _saved(
         self, goal: Goal, floors: tuple[Floor, ...], problem: ReplicaProblem, budget: Budget
     ) -> float | None:
         """How much more of a goal another problem has; None where that is not proven in time."""
-        before = self._worth(goal)
+        before = goal.worth(self._problem, self._counts)
         matter = problem.columns_of(levels_of(goal, problem))
-        opening = Opening(matter, np.zeros_like(self.counts))
-        best = solve_opening(problem, goal, floors, opening, self.counts, budget)
+        opening = Opening(matter, np.zeros_like(self._counts))
+        best = solve_opening(problem, goal, floors, opening, self._counts, budget)
         after = before if best.counts is None else goal.worth(problem, best.counts)
         rounding = problem.params.solved * max(1.0, abs(before))
         if best.bound - after > rounding:
             return None
         return after - before if after - before > rounding else 0.0
 
-    def _goals(self) -> list[tuple[Goal, tuple[Floor, ...]]]:
+    def _goals_with_floors(self) -> Iterator[tuple[Goal, tuple[Floor, ...]]]:
         """The goals, each with what is kept of those before it."""
-        goals = [reached.goal for reached in self.reached]
-        return [
-            (goal, tuple(floor for floor in self.floors if floor.goal in goals[:place]))
-            for place, goal in enumerate(goals)
-        ]
-
-    def _worth(self, goal: Goal) -> float:
-        return goal.worth(self.problem, self.counts)
+        goals = [reached.goal for reached in self._reached]
+        for place, goal in enumerate(goals):
+            yield goal, tuple(floor for floor in self._floors if floor.goal in goals[:place])
 
 
 def _move_counts(counts: IntArray, place: IntArray, count: int) -> IntArray:
@@ -661,8 +604,8 @@ class FoundPlan:
         [requests/min].
     objective, least_value
         Value of what counts, and the least possible.
-    one_more
-        Tells what one more card of each type is worth, in the time that remains.
+    marginal
+        What one more card of each type is worth; empty where that is not known.
     out_of_time
         Whether the time ended first.
     curve
@@ -677,7 +620,7 @@ class FoundPlan:
     most_served: Mapping[int, float]
     objective: float
     least_value: float = -math.inf
-    one_more: Callable[[], tuple[MarginalValue, ...]] = tuple
+    marginal: tuple[MarginalValue, ...] = ()
     out_of_time: bool = False
     curve: tuple[CurvePoint, ...] = ()
     failures: tuple[str, ...] = ()
@@ -732,14 +675,17 @@ def _search_plan(
     )
     priorities = priorities_of(candidates, problem.cases)
     most = dict(zip(priorities, outcome.most_served(), strict=True))
-    marginal, curve = outcome.one_more.described(priorities), tuple[CurvePoint, ...]()
+    curve = tuple[CurvePoint, ...]()
     if whole:
         assignment = _fill_up(
             candidates, table.capacity, problem.row[outcome.counts > 0], outcome.mixes
         )
-        served, objective = _measure(candidates, assignment)
-        besides, others = _served_besides(candidates, assignment, problem.cases)
-        curve, least = recorder.curve(priorities, besides, others), outcome.least_value
+        cases = np.setdiff1d(assignment.served(candidates), problem.cases)
+        served = loads_served_entirely(candidates, assignment)
+        objective, least = assignment.objective(candidates), outcome.least_value
+        besides = find_loads(candidates, cases.tolist())
+        others = float(candidates.value[assignment.rows[cases]].sum())
+        curve = recorder.curve(priorities, besides, others)
     else:
         assignment = _assign_replicas(table, outcome)
         cases = np.setdiff1d(np.flatnonzero(assignment.rows != NO_ROW), problem.cases)
@@ -759,7 +705,7 @@ def _search_plan(
         most_served=add_loads(most, besides),
         objective=objective,
         least_value=least + others,
-        one_more=lambda: marginal,
+        marginal=outcome.one_more.described(priorities),
         out_of_time=outcome.out_of_time,
         curve=curve,
         failures=outcome.failures,
@@ -772,22 +718,23 @@ def _describe_known_plan(
     """A known plan of which nothing is proven; shares count with a problem that has any."""
     most = loads_wanted(candidates)
     if problem.all_or_nothing:
-        served, objective = _measure(candidates, known)
-        return FoundPlan(known, True, served, most, objective)
+        served = loads_served_entirely(candidates, known)
+        return FoundPlan(known, True, served, most, known.objective(candidates))
     objective = _sum_value(candidates, problem, known) + _sum_other_value(
         candidates, problem, known
     )
     return FoundPlan(known, False, loads_served(candidates, known), most, objective)
 
 
-def _choose(
-    candidates: Candidates, found: FoundPlan, known: FoundPlan, params: SolveParams
-) -> FoundPlan:
+def _choose(table: _Table, found: FoundPlan, known: FoundPlan, params: SolveParams) -> FoundPlan:
     """What a search finds, or the known plan where that is better, as time may have ended early.
 
-    Better is also what costs less, where neither holds or serves more.
+    Better is also what costs less, where neither holds or serves more. No load is given up for it
+    in a small problem, or where a person says how much later goals may take: the search took that.
     """
-    policy, may_serve_more = candidates.system.options.saturation_policy, True
+    candidates = table.candidates
+    options, policy = candidates.system.options, candidates.system.options.saturation_policy
+    may_serve_more = True
     if found.is_optimal(candidates, params):
         # That none is stopped for an equal one is not proven: the plan may hold less for it.
         if found.entirely or policy is not SaturationPolicy.HOLD:
@@ -798,7 +745,13 @@ def _choose(
     costs_less = found.objective - known.objective > params.rounding * abs(found.objective)
     is_chosen = may_serve_more and is_better(candidates, known.assignment, found.assignment, params)
     if not is_chosen and costs_less and not found.is_optimal(candidates, params):
-        is_chosen = not is_better(candidates, found.assignment, known.assignment, params)
+        keeps_all = (
+            options.priority_tolerance is not None or len(table.problem.case) <= params.small
+        )
+        is_chosen = not any(
+            is_better(candidates, found.assignment, known.assignment, params, exactly=exactly)
+            for exactly in {False, keeps_all}
+        )
     if not is_chosen:
         return found
     return replace(
@@ -807,7 +760,7 @@ def _choose(
         served=known.served,
         objective=known.objective,
         least_value=-math.inf,
-        one_more=found.one_more if found.entirely else tuple,
+        marginal=found.marginal if found.entirely else (),
     )
 
 
@@ -822,7 +775,6 @@ def _certify(
 
     The answer is the last point of its curve: steps after the search may change the plan.
     """
-    marginal = failures.attempt("value of one more card", plan.one_more) or ()
     status = SolverStatus.TIME_LIMIT if plan.out_of_time else SolverStatus.FEASIBLE
     bound, curve = plan.bound(params), tuple[CurvePoint, ...]()
     if candidates.system.options.trace:
@@ -836,7 +788,7 @@ def _certify(
         plan.assignment,
         bound,
         plan.levels(candidates),
-        marginal,
+        plan.marginal,
         curve,
         (*plan.failures, *failures.texts),
         plan.objective,
@@ -879,20 +831,6 @@ def _reserve_for_prices(candidates: Candidates, params: SolveParams) -> float:
     limit, rows = candidates.system.options.time_limit, len(candidates.pairs.case)
     takes = params.prices_seconds + params.prices_seconds_per_row * rows
     return min(params.prices_share * limit, takes)
-
-
-def _measure(candidates: Candidates, plan: Assignment) -> tuple[dict[int, float], float]:
-    """Load by priority, and value, of what a plan serves entirely."""
-    return loads_served_entirely(candidates, plan), plan.objective(candidates)
-
-
-def _served_besides(
-    candidates: Candidates, assignment: Assignment, cases: IntArray
-) -> tuple[dict[int, float], float]:
-    """Load by priority, and value, of what is served besides the cases of a program."""
-    others = np.setdiff1d(assignment.served(candidates), cases)
-    value = float(candidates.value[assignment.rows[others]].sum())
-    return find_loads(candidates, others.tolist()), value
 
 
 def _fill_up(

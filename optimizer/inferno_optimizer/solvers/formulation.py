@@ -10,7 +10,7 @@ reached are floors. The search needs programs in milliseconds and hands arrays t
 this one is written to a file for somebody else's solver, and goes to CBC where HiGHS fails.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,50 +72,87 @@ def formulate(
 ) -> Formulation:
     """Formulate a goal that keeps floors; `name` tells what a column is called."""
     program = pulp.LpProblem(str(goal).replace(" ", "_"), pulp.LpMinimize)
-    add, total = program.add_variable, pulp.lpSum
-    columns = [*range(len(problem.case))]
-    of_case = [np.flatnonzero(problem.case == case).tolist() for case in range(len(problem.cases))]
+    chosen, replicas, stands = _add_columns(program, problem, name)
+    amount = [
+        variable + (int(problem.stands[j]) * stands[j] if j in stands else 0)
+        for j, variable in enumerate(replicas)
+    ]
+    for (owners, counts), room in zip(problem.by_type, problem.capacity.tolist(), strict=True):
+        needs = zip(owners.tolist(), counts.tolist(), strict=True)
+        program += pulp.lpSum(count * amount[j] for j, count in needs) <= room
+    is_entire = GoalKind.ENTIRE in {goal.kind, *(floor.goal.kind for floor in floors)}
+    shares = _add_shares(program, problem, amount, is_entire=is_entire)
+    _keep_floors(program, problem, floors, shares)
+    if goal.kind is GoalKind.VALUE:
+        costs = [
+            fixed * has + unit * count
+            for fixed, has, unit, count in zip(
+                problem.fixed, chosen, problem.unit, replicas, strict=True
+            )
+        ]
+        standing = [float(problem.standing[j]) * variable for j, variable in stands.items()]
+        program.setObjective(pulp.lpSum(costs + standing))
+    else:
+        program.setObjective(-_load(problem, goal, shares))
+    return Formulation(program, problem, replicas, stands)
 
+
+def _add_columns(
+    program: pulp.LpProblem, problem: ReplicaProblem, name: Callable[[int], str]
+) -> tuple[list[pulp.LpVariable], list[pulp.LpVariable], dict[int, pulp.LpVariable]]:
+    """Whether a column is chosen, its replicas, and whether it stands; one of each case."""
+    add, columns = program.add_variable, [*range(len(problem.case))]
     chosen = [add(f"chosen_{name(j)}", 0, 1, "Integer") for j in columns]
     replicas = [add(f"replicas_{name(j)}", 0, int(problem.most[j]), "Integer") for j in columns]
     may_stand = np.flatnonzero((problem.stands > 0) & (problem.stands <= problem.most)).tolist()
     stands = {j: add(f"stands_{name(j)}", 0, 1, "Integer") for j in may_stand}
-    amount = [
-        replicas[j] + (int(problem.stands[j]) * stands[j] if j in stands else 0) for j in columns
-    ]
-
-    for mine in of_case:
-        program += total([chosen[j] for j in mine] + [stands[j] for j in mine if j in stands]) <= 1
+    for mine in _columns_by_case(problem):
+        has = [chosen[j] for j in mine] + [stands[j] for j in mine if j in stands]
+        program += pulp.lpSum(has) <= 1
     for j in columns:
         program += replicas[j] <= int(problem.most[j]) * chosen[j]
-    for (owners, counts), room in zip(problem.by_type, problem.capacity.tolist(), strict=True):
-        needs = zip(owners.tolist(), counts.tolist(), strict=True)
-        program += total(count * amount[j] for j, count in needs) <= room
+    return chosen, replicas, stands
 
-    served = [total(float(problem.served_share[j]) * amount[j] for j in mine) for mine in of_case]
-    shares = {kind: dict(enumerate(served)) for kind in GoalKind}
-    kinds = {goal.kind, *(floor.goal.kind for floor in floors)}
-    shares[GoalKind.HELD] = {
+
+def _columns_by_case(problem: ReplicaProblem) -> list[list[int]]:
+    cases = range(len(problem.cases))
+    return [np.flatnonzero(problem.case == case).tolist() for case in cases]
+
+
+Shares = Mapping[GoalKind, Mapping[int, pulp.LpAffineExpression]]
+"""Share of each case that is held, served, or served entirely."""
+
+
+def _add_shares(
+    program: pulp.LpProblem,
+    problem: ReplicaProblem,
+    amount: Sequence[pulp.LpAffineExpression],
+    *,
+    is_entire: bool,
+) -> Shares:
+    """What counts of each case, by the amounts of columns; entire shares where they matter."""
+    add, of_case = program.add_variable, _columns_by_case(problem)
+    served = {
+        case: pulp.lpSum(float(problem.served_share[j]) * amount[j] for j in mine)
+        for case, mine in enumerate(of_case)
+    }
+    held = {
         case: add(f"held_{case}", 0, float(problem.held[case]))
         for case in np.flatnonzero(problem.held > 0).tolist()
     }
-    for case, held in shares[GoalKind.HELD].items():
-        program += held <= total(amount[j] / float(problem.full[j]) for j in of_case[case])
-    if GoalKind.ENTIRE in kinds:
-        cases = range(len(of_case))
-        entire = {case: add(f"entire_{case}", 0, 1, "Integer") for case in cases}
-        for case in cases:
-            program += entire[case] <= served[case] + problem.params.rounding
-        shares[GoalKind.ENTIRE] = entire
-
-    _keep_floors(program, problem, floors, shares)
-    if goal.kind is GoalKind.VALUE:
-        costs = [problem.fixed[j] * chosen[j] + problem.unit[j] * replicas[j] for j in columns]
-        standing = [float(problem.standing[j]) * variable for j, variable in stands.items()]
-        program.setObjective(total(costs + standing))
-    else:
-        program.setObjective(-_load(problem, goal, shares))
-    return Formulation(program, problem, replicas, stands)
+    for case, share in held.items():
+        program += share <= pulp.lpSum(amount[j] / float(problem.full[j]) for j in of_case[case])
+    entire = served
+    if is_entire:
+        entire = {case: add(f"entire_{case}", 0, 1, "Integer") for case in served}
+        for case, share in entire.items():
+            program += share <= served[case] + problem.params.rounding
+    return {
+        GoalKind.HELD: held,
+        GoalKind.SERVED: served,
+        GoalKind.ENTIRE: entire,
+        GoalKind.VALUE: served,
+    }
 
 
 def formulate_least_value(
@@ -138,10 +175,6 @@ def formulate_least_value(
         return f"{column}_{candidates.cases[case].server.name}_{on}"
 
     return formulate(problem, Goal(GoalKind.VALUE, problem.levels - 1), floors, name).program
-
-
-Shares = Mapping[GoalKind, Mapping[int, pulp.LpAffineExpression]]
-"""Share of each case that is held, served, or served entirely."""
 
 
 def _keep_floors(

@@ -19,7 +19,7 @@ from inferno_optimizer.solvers.goals import (
     levels_of,
 )
 from inferno_optimizer.solvers.problem import ReplicaProblem
-from inferno_optimizer.solvers.rounding import fill_columns, is_floor_kept, lift_to_floors, make_fit
+from inferno_optimizer.solvers.rounding import fill_columns, is_floor_kept, lift_to_floors
 
 UNKNOWN = -np.inf
 """The bound of an objective of which nothing is proven."""
@@ -135,17 +135,11 @@ class Incumbent:
     def offer(self, counts: IntArray) -> bool:
         """Accept a plan that fits, keeps the floors and has more of the goal; whether it does.
 
-        Where it takes too many cards, its level has less; where it misses a floor, less important
-        levels make room.
+        Where it misses a floor, less important levels make room.
         """
         problem, goal = self.problem, self.goal
         if np.any(problem.used(counts) > problem.capacity):
-            fits = None
-            if goal.kind is not GoalKind.VALUE:
-                fits = make_fit(problem, counts, self.floors, goal.level)
-            if fits is None:
-                return False
-            counts = fits
+            return False
         if goal.kind is not GoalKind.VALUE:
             counts = fill_columns(problem, counts, levels_of(goal, problem), only_hold=False)
         if not all(is_floor_kept(problem, floor, counts) for floor in self.floors):

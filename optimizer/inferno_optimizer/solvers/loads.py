@@ -93,14 +93,16 @@ def is_better(
     params: SolveParams = DEFAULTS,
     *,
     one_each: bool = False,
+    exactly: bool = False,
 ) -> bool:
     """Whether the first of two plans holds or serves more by priority, in part or entirely.
 
-    Loads that differ by less than what later goals may take are equal. With `one_each`, what one
-    replica of each case holds counts before all that is held of a level, so that none is stopped
-    for an equal one that has several.
+    Loads that differ by less than what later goals may take are equal; with `exactly`, those that
+    differ by rounding. With `one_each`, what one replica of each case holds counts before all that
+    is held of a level, so that none is stopped for an equal one that has several.
     """
-    given_up = share_given_up(candidates, params) * (1 + params.same)
+    given_up = params.rounding if exactly else share_given_up(candidates, params)
+    given_up *= 1 + params.same
     running = Running.of(candidates)
     reached, others = (_reached(candidates, running, p, one_each) for p in (one, another))
     for load, other in zip(reached, others, strict=True):

@@ -240,10 +240,10 @@ def cheapest_mixes(
         counts=np.zeros(table.rows.shape, dtype=np.int64),
     )
     for item in range(count):
-        numbers = items.numbers(parts, item, capacity, limit)
-        if not may_go_on(numbers.size):
+        least, most, left = items.numbers(parts, item, capacity, limit)
+        if not may_go_on(int((most - least + 1).sum())):
             return nothing
-        parts = items.extend(parts, item, numbers)
+        parts = items.extend(parts, item, least, most, left)
         bound = items.bound(parts, item + 1)
         worth = np.flatnonzero(bound < limit[parts.place])
         if not alike:
@@ -283,20 +283,6 @@ class _Parts(ArrayTable):
     floor: IntArray
     left: IntArray
     counts: IntArray
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """The least and the most replicas of an item for each part, and its cards that are left."""
-
-    least: IntArray
-    most: IntArray
-    left: IntArray
-
-    @property
-    def size(self) -> int:
-        """Parts with each of the numbers."""
-        return int((self.most - self.least + 1).sum())
 
 
 @dataclass(frozen=True)
@@ -351,8 +337,10 @@ class _Items:
         saved = np.cumsum(np.append(stop, nothing, axis=1)[:, ::-1], axis=1)[:, ::-1]
         return cls(order, unit, share, ratio, most, card_type, cards, stop, ahead, cheapest, saved)
 
-    def numbers(self, parts: _Parts, item: int, capacity: IntArray, limit: FloatArray) -> _Numbers:
-        """Numbers of replicas of an item that may be worth it."""
+    def numbers(
+        self, parts: _Parts, item: int, capacity: IntArray, limit: FloatArray
+    ) -> tuple[IntArray, IntArray, IntArray]:
+        """The least and the most replicas of an item for each part, and its cards that are left."""
         at = parts.place, item
         share, cards = self.share[at], np.maximum(self.cards[at], 1)
         starts = item == 0 or self.type[at] != self.type[parts.place, item - 1]
@@ -368,12 +356,13 @@ class _Items:
         fewer = np.divide(slack, dearer, out=np.full(len(most), np.inf), where=tight)
         least = np.ceil(np.minimum(wanted, self.most[at]) - fewer - ROUNDING)
         least = np.clip(np.where(tight & (parts.need > 0), least, 0.0), 0, most).astype(np.int64)
-        return _Numbers(least, most, left)
+        return least, most, left
 
-    def extend(self, parts: _Parts, item: int, numbers: _Numbers) -> _Parts:
+    def extend(
+        self, parts: _Parts, item: int, least: IntArray, most: IntArray, left: IntArray
+    ) -> _Parts:
         """Every part with each number of replicas of an item."""
-        least, left = numbers.least, numbers.left
-        count = numbers.most - least + 1
+        count = most - least + 1
         parent = np.repeat(np.arange(len(count)), count)
         first = np.repeat(np.cumsum(count) - count, count)
         added = least[parent] + np.arange(len(parent)) - first

@@ -9,7 +9,7 @@ solutions*, Mathematical Programming 102 (2005) 71-90]. Cases that lose the leas
 the multipliers say, are open first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import highspy
@@ -106,36 +106,44 @@ def solve_opening(
 
 
 @dataclass
-class _Variables:
-    """The variables, added one kind after the other."""
+class _Model:
+    """Variables and constraints, added one kind after the other."""
 
     cost: list[FloatArray] = field(default_factory=list)
-    upper: list[FloatArray] = field(default_factory=list)
-    count: int = 0
-
-    def add(self, cost: FloatArray, upper: FloatArray) -> IntArray:
-        """Add variables from 0; returns their places."""
-        self.cost.append(cost)
-        self.upper.append(upper)
-        self.count += len(cost)
-        return np.arange(self.count - len(cost), self.count)
-
-
-@dataclass
-class _Constraints:
-    """The constraints, added one kind after the other."""
-
+    most: list[FloatArray] = field(default_factory=list)
     entries: list[Entries] = field(default_factory=list)
     lower: list[FloatArray] = field(default_factory=list)
     upper: list[FloatArray] = field(default_factory=list)
-    count: int = 0
+    variables: int = 0
+    rows: int = 0
 
-    def add(self, lower: FloatArray, upper: FloatArray, *entries: Entries) -> None:
+    def add(self, cost: FloatArray, most: FloatArray) -> IntArray:
+        """Add variables from 0; returns their places."""
+        self.cost.append(cost)
+        self.most.append(most)
+        self.variables += len(cost)
+        return np.arange(self.variables - len(cost), self.variables)
+
+    def keep(self, lower: FloatArray, upper: FloatArray, entries: Iterable[Entries]) -> None:
         """Add constraints; their entries count rows from 0."""
-        self.entries += [(rows + self.count, columns, values) for rows, columns, values in entries]
+        self.entries += [(rows + self.rows, columns, values) for rows, columns, values in entries]
         self.lower.append(lower)
         self.upper.append(upper)
-        self.count += len(lower)
+        self.rows += len(lower)
+
+    def of_highs(self, continuous: IntArray) -> highspy.HighsLp:
+        """The same as HiGHS takes it; all other variables are whole."""
+        model = highspy.HighsLp()
+        SparseMatrix.of((self.rows, self.variables), self.entries).put_into(model)
+        model.col_cost_ = np.concatenate(self.cost)
+        model.col_lower_ = np.zeros(self.variables)
+        model.col_upper_ = np.concatenate(self.most)
+        model.row_lower_ = np.concatenate(self.lower)
+        model.row_upper_ = np.concatenate(self.upper)
+        kinds = np.full(self.variables, highspy.HighsVarType.kInteger)
+        kinds[continuous] = highspy.HighsVarType.kContinuous
+        model.integrality_ = list(kinds)
+        return model
 
 
 class _Program:
@@ -145,17 +153,25 @@ class _Program:
         self, problem: ReplicaProblem, goal: Goal, floors: tuple[Floor, ...], opening: Opening
     ) -> None:
         self._problem, self._goal, self._floors = problem, goal, floors
-        self._open = np.flatnonzero(opening.columns & (problem.most > 0))
+        self._table, self._least = opening.items, opening.least
+        self._open = columns = np.flatnonzero(opening.columns & (problem.most > 0))
         cases = np.zeros(len(problem.cases), dtype=np.bool_)
         cases[problem.case[opening.columns]] = True
-        self._table, self._least = opening.items, opening.least
         if self._table is not None:
             cases[self._table.case] = True
         self._cases = np.flatnonzero(cases)
         self._fixed = np.where(problem.columns_of(cases), 0, opening.counts)
-        self._scale = self._scaled_by()
-        self._variables, self._constraints = _Variables(), _Constraints()
-        self._add_variables()
+        costs = problem.weight[self._cases]
+        if goal.kind is GoalKind.VALUE:
+            costs = np.abs(problem.fixed[columns]) + problem.unit[columns] * problem.most[columns]
+        self._scale = float(costs.max(initial=0.0)) or 1.0
+        self._model = _Model()
+        self._add_columns()
+        self._holding_cases, self._holding = self._add_shares(GoalKind.HELD, problem.held)
+        every = np.ones(len(problem.cases))
+        self._entire_cases, self._entire = self._add_shares(GoalKind.ENTIRE, every)
+        if self._table is not None:
+            self._add_items(self._table)
         self._add_constraints()
 
     def solve(self, known: IntArray, budget: Budget, gap: float) -> Found:
@@ -168,8 +184,10 @@ class _Program:
             "mip_abs_gap": max(gap, 0.0) / self._scale,
         }.items():
             solver.setOptionValue(option, setting)
-        solver.passModel(self._model())
-        if np.array_equal(known[self._closed()], self._fixed[self._closed()]):
+        solver.passModel(self._model.of_highs(continuous=self._holding))
+        closed = np.ones(len(self._fixed), dtype=np.bool_)
+        closed[self._open] = False
+        if np.array_equal(known[closed], self._fixed[closed]):
             start = highspy.HighsSolution()
             start.col_value = self._values(known)
             solver.setSolution(start)
@@ -179,7 +197,8 @@ class _Program:
         if status in FAILURES:
             raise SolverError(f"HiGHS fails: {status.name}")
         info = solver.getInfo()
-        bound = -info.mip_dual_bound * self._scale + self._fixed_worth
+        fixed_worth = self._goal.worth(self._problem, self._fixed)
+        bound = -info.mip_dual_bound * self._scale + fixed_worth
         if status == highspy.HighsModelStatus.kInfeasible:
             return Found(None, -np.inf)
         if info.primal_solution_status != FEASIBLE_POINT:
@@ -187,62 +206,54 @@ class _Program:
         values = np.asarray(solver.getSolution().col_value)
         return Found(self._counts(values), bound, self._mixes(values))
 
-    def _closed(self) -> BoolArray:
-        closed = np.ones(len(self._problem.case), dtype=np.bool_)
-        closed[self._open] = False
-        return closed
-
-    def _scaled_by(self) -> float:
-        problem, columns = self._problem, self._open
-        if self._goal.kind is GoalKind.VALUE:
-            costs = np.abs(problem.fixed[columns]) + problem.unit[columns] * problem.most[columns]
-        else:
-            costs = problem.weight[self._cases]
-        return float(costs.max(initial=0.0)) or 1.0
-
-    @property
-    def _fixed_worth(self) -> float:
-        return self._goal.worth(self._problem, self._fixed)
-
-    def _add_variables(self) -> None:
+    def _add_columns(self) -> None:
+        """Replicas of open columns, whether one is chosen, and whether it stands as it is."""
         problem, goal, columns = self._problem, self._goal, self._open
-        valued = goal.kind is GoalKind.VALUE
-        nothing = np.zeros(len(columns))
-        place = np.searchsorted(self._cases, problem.case[columns])
-        several = np.bincount(place, minlength=len(self._cases))[place] > 1
+        valued, nothing = goal.kind is GoalKind.VALUE, np.zeros(len(columns))
+        self._place = np.searchsorted(self._cases, problem.case[columns])
+        several = np.bincount(self._place, minlength=len(self._cases))[self._place] > 1
         if self._table is not None:
             several |= np.isin(problem.case[columns], self._table.case)
-        stands = self._stand_apart() & valued
-        self._choosing = several | stands | (valued & (problem.fixed[columns] != 0))
-        self._standing = stands
-        self._place = place
-        of_goal = problem.level[problem.case[columns]] == goal.level
-        share = problem.served_share[columns] * problem.weight[problem.case[columns]]
+        # What stands as it is has a variable of its own where it costs something else.
+        stands = problem.stands[columns]
+        usual = problem.fixed[columns] + problem.unit[columns] * stands
+        differs = np.abs(usual - problem.standing[columns]) > problem.params.rounding * np.maximum(
+            usual, 1.0
+        )
+        self._standing = (stands > 0) & differs & (stands <= problem.most[columns]) & valued
+        self._choosing = several | self._standing | (valued & (problem.fixed[columns] != 0))
         cost = nothing
         if valued:
             cost = problem.unit[columns] / self._scale
         elif goal.kind is GoalKind.SERVED:
+            of_goal = problem.level[problem.case[columns]] == goal.level
+            share = problem.served_share[columns] * problem.weight[problem.case[columns]]
             cost = np.where(of_goal, -share, 0.0) / self._scale
-        add = self._variables.add
+        add = self._model.add
         self._replicas = add(cost, problem.most[columns].astype(np.float64))
         fixed = problem.fixed[columns] / self._scale if valued else nothing
         self._choice = add(fixed[self._choosing], np.ones(np.count_nonzero(self._choosing)))
-        standing = problem.standing[columns[stands]] / self._scale
+        standing = problem.standing[columns[self._standing]] / self._scale
         self._stand = add(standing, np.ones(len(standing)))
-        self._holding_cases = self._cases_of(GoalKind.HELD)
-        self._holding = self._add_shares(
-            GoalKind.HELD, self._holding_cases, problem.held[self._holding_cases]
-        )
-        self._entire_cases = self._cases_of(GoalKind.ENTIRE)
-        self._entire = self._add_shares(
-            GoalKind.ENTIRE, self._entire_cases, np.ones(len(self._entire_cases))
-        )
-        if self._table is not None:
-            self._add_items(self._table)
+        stand_of_column = np.full(len(columns), -1)
+        stand_of_column[self._standing] = self._stand
+        # The variables of each open column, and the replicas for which they stand.
+        self._amounts = ((self._replicas, nothing + 1.0), (stand_of_column, nothing + stands))
+
+    def _add_shares(self, kind: GoalKind, most: FloatArray) -> tuple[IntArray, IntArray]:
+        """Shares of the open cases of levels of which a sum of a kind matters; the cases, too."""
+        problem, goal = self._problem, self._goal
+        levels = [floor.goal.level for floor in with_sum(self._floors, kind)]
+        if goal.kind is kind:
+            levels.append(goal.level)
+        cases = self._cases[np.isin(problem.level[self._cases], levels)]
+        of_goal = (problem.level[cases] == goal.level) & (goal.kind is kind)
+        cost = np.where(of_goal, -problem.weight[cases] / self._scale, 0.0)
+        return cases, self._model.add(cost, most[cases])
 
     def _add_items(self, table: MixTable) -> None:
         """Replicas of items, whether a case is served by them, and which ones go on to run."""
-        goal, problem, add = self._goal, self._problem, self._variables.add
+        goal, problem, add = self._goal, self._problem, self._model.add
         valued, (place, item) = goal.kind is GoalKind.VALUE, np.nonzero(table.most > 0)
         of_goal = (problem.level[table.case] == goal.level) & (goal.kind is GoalKind.SERVED)
         worth = table.base if valued else np.where(of_goal, -problem.weight[table.case], 0.0)
@@ -253,76 +264,27 @@ class _Program:
         self._goes_on = np.flatnonzero((stop > 0) & valued)
         self._going_on = add(-stop[self._goes_on] / self._scale, np.ones(len(self._goes_on)))
 
-    def _stand_apart(self) -> BoolArray:
-        """Open columns that cost something else where they stand as they are."""
-        problem, columns = self._problem, self._open
-        stands = problem.stands[columns]
-        usual = problem.fixed[columns] + problem.unit[columns] * stands
-        differs = np.abs(usual - problem.standing[columns]) > problem.params.rounding * np.maximum(
-            usual, 1.0
-        )
-        apart: BoolArray = (stands > 0) & differs & (stands <= problem.most[columns])
-        return apart
-
-    def _cases_of(self, kind: GoalKind) -> IntArray:
-        """Open cases of the levels of which a sum of shares of a kind matters."""
-        levels = [floor.goal.level for floor in with_sum(self._floors, kind)]
-        if self._goal.kind is kind:
-            levels.append(self._goal.level)
-        return self._cases[np.isin(self._problem.level[self._cases], levels)]
-
-    def _add_shares(self, kind: GoalKind, cases: IntArray, upper: FloatArray) -> IntArray:
-        problem, goal = self._problem, self._goal
-        of_goal = (problem.level[cases] == goal.level) & (goal.kind is kind)
-        cost = np.where(of_goal, -problem.weight[cases] / self._scale, 0.0)
-        return self._variables.add(cost, upper)
-
-    def _shares(self, cases: IntArray, share: FloatArray) -> tuple[Entries, ...]:
-        """What replicas, columns that stand, and mixes serve of cases, one row for each of them."""
-        problem, columns = self._problem, self._open
-        place = self._case_rows(cases)
-        rows = place[problem.case[columns]]
-        shared = rows >= 0
-        standing = shared[self._standing]
-        stands = problem.stands[columns][self._standing]
-        return (
-            (rows[shared], self._replicas[shared], share[columns][shared]),
-            (
-                rows[self._standing][standing],
-                self._stand[standing],
-                (share[columns][self._standing] * stands)[standing],
-            ),
-            self._mixed(place),
-        )
-
-    def _mixed(self, row: IntArray, share: FloatArray | None = None) -> Entries:
-        """What mixes serve of cases, shape (cases,), each in a row if that is not negative."""
-        if self._table is None:
-            nothing = np.zeros(0, dtype=np.int64)
-            return nothing, nothing, np.zeros(0)
-        rows = row[self._table.case]
-        some = rows >= 0
-        values = np.ones(len(row)) if share is None else share
-        return rows[some], self._mixing[some], values[self._table.case[some]]
-
     def _add_constraints(self) -> None:
-        problem, columns, add = self._problem, self._open, self._constraints.add
-        count = np.count_nonzero(self._choosing)
-        most = problem.most[columns].astype(np.float64)
+        problem, keep = self._problem, self._model.keep
+        count, cases = np.count_nonzero(self._choosing), len(self._cases)
+        most = problem.most[self._open][self._choosing].astype(np.float64)
         links = np.arange(count)
-        add(
+        keep(
             np.full(count, -np.inf),
             np.zeros(count),
-            (links, self._replicas[self._choosing], np.ones(count)),
-            (links, self._choice, -most[self._choosing]),
+            (
+                (links, self._replicas[self._choosing], np.ones(count)),
+                (links, self._choice, -most),
+            ),
         )
-        cases = len(self._cases)
-        add(
+        keep(
             np.full(cases, -np.inf),
             np.ones(cases),
-            (self._place[self._choosing], self._choice, np.ones(count)),
-            (self._place[self._standing], self._stand, np.ones(len(self._stand))),
-            self._mixed(self._case_rows(self._cases)),
+            (
+                (self._place[self._choosing], self._choice, np.ones(count)),
+                (self._place[self._standing], self._stand, np.ones(len(self._stand))),
+                self._by_mixes(self._rows_of(self._cases)),
+            ),
         )
         if self._table is not None:
             self._add_covers(self._table)
@@ -332,23 +294,41 @@ class _Program:
             (self._holding, self._holding_cases, 1.0 / problem.full),
             (self._entire, self._entire_cases, problem.served_share),
         ):
-            rows = np.arange(len(sharing))
-            add(
-                np.full(len(sharing), -problem.params.rounding),
-                np.full(len(sharing), np.inf),
-                *self._shares(sharing, share),
-                (rows, shares, np.full(len(sharing), -1.0)),
-            )
+            lower = np.full(len(sharing), -problem.params.rounding)
+            of_shares = np.arange(len(sharing)), shares, np.full(len(sharing), -1.0)
+            keep(lower, lower + np.inf, [*self._shares(sharing, share), of_shares])
         self._add_cards()
         for floor in self._floors:
             if not floor.whole:
                 self._add_floor(floor)
 
-    def _case_rows(self, cases: IntArray) -> IntArray:
+    def _rows_of(self, cases: IntArray) -> IntArray:
         """The row of each case where some have one after the other; -1 for others."""
         place = np.full(len(self._problem.cases), -1)
         place[cases] = np.arange(len(cases))
         return place
+
+    def _shares(self, cases: IntArray, share: FloatArray) -> list[Entries]:
+        """What columns and mixes serve of cases, one row for each of them."""
+        rows = self._rows_of(cases)
+        of_columns = self._by_columns(rows[self._problem.case[self._open]], share[self._open])
+        return [*of_columns, self._by_mixes(rows)]
+
+    def _by_columns(self, rows: IntArray, each: FloatArray) -> Iterator[Entries]:
+        """What a replica of each open column adds to a row, if that is not negative."""
+        for variable, replicas in self._amounts:
+            some = (rows >= 0) & (variable >= 0)
+            yield rows[some], variable[some], (each * replicas)[some]
+
+    def _by_mixes(self, row: IntArray, share: FloatArray | None = None) -> Entries:
+        """What mixes serve of cases, shape (cases,), each in a row if that is not negative."""
+        if self._table is None:
+            nothing = np.zeros(0, dtype=np.int64)
+            return nothing, nothing, np.zeros(0)
+        rows = row[self._table.case]
+        some = rows >= 0
+        values = np.ones(len(row)) if share is None else share
+        return rows[some], self._mixing[some], values[self._table.case[some]]
 
     def _add_covers(self, table: MixTable) -> None:
         """Items carry the load of a case that has a mix, and are as many as its floor."""
@@ -360,113 +340,67 @@ class _Program:
             (np.ones(len(place)), table.floor.astype(np.float64)),
         ):
             lower = (place, self._items, each), (rows, self._mixing, -least)
-            self._constraints.add(nothing, nothing + np.inf, *lower)
+            self._model.keep(nothing, nothing + np.inf, lower)
         if self._least is not None:
             paid, least = self._least, (self._least.base - table.base) / self._scale
             least -= self._problem.params.rounding * (1.0 + np.abs(least))
             unit = paid.unit[place, item] / self._scale
             stop = paid.stop[place, item][self._goes_on] / self._scale
-            self._constraints.add(
-                nothing,
-                nothing + np.inf,
+            lower = (
                 (place, self._items, unit),
                 (place[self._goes_on], self._going_on, -stop),
                 (rows, self._mixing, -least),
             )
+            self._model.keep(nothing, nothing + np.inf, lower)
         rows, nothing = np.arange(len(self._goes_on)), np.zeros(len(self._goes_on))
         for has in (self._items[self._goes_on], self._mixing[place[self._goes_on]]):
             entries = (rows, has, nothing + 1.0), (rows, self._going_on, nothing - 1.0)
-            self._constraints.add(nothing, nothing + np.inf, *entries)
+            self._model.keep(nothing, nothing + np.inf, entries)
 
     def _add_least(self, share: FloatArray, kinds: tuple[GoalKind, ...]) -> None:
         problem = self._problem
         least = np.maximum.reduce([least_shares(problem, self._floors, kind) for kind in kinds])
         cases = self._cases[least[self._cases] > 0]
         lower = least[cases] * (1 - problem.params.rounding)
-        self._constraints.add(lower, np.full(len(cases), np.inf), *self._shares(cases, share))
+        self._model.keep(lower, np.full(len(cases), np.inf), self._shares(cases, share))
 
     def _add_cards(self) -> None:
-        problem = self._problem
+        problem, cards = self._problem, self._problem.cards
         place = np.full(len(problem.case), -1)
         place[self._open] = np.arange(len(self._open))
-        open_cards = place[problem.cards.owner] >= 0
-        column = place[problem.cards.owner[open_cards]]
-        card_type, count = (
-            problem.cards.type[open_cards],
-            problem.cards.count[open_cards].astype(np.float64),
-        )
-        stands = np.full(len(self._open), -1)
-        stands[self._standing] = self._stand
-        standing = self._standing[column]
-        types = len(problem.capacity)
-        nothing = np.zeros(0, dtype=np.int64)
-        of_items: Entries = (nothing, nothing, np.zeros(0))
+        some = place[cards.owner] >= 0
+        card_type, column, count = cards.type[some], place[cards.owner[some]], cards.count[some]
+        entries = list[Entries]()
+        for variable, replicas in self._amounts:
+            has = variable[column] >= 0
+            taken = (count * replicas[column])[has]
+            entries.append((card_type[has], variable[column][has], taken))
         if (table := self._table) is not None:
-            some = np.nonzero(table.most > 0)
-            of_items = table.type[some], self._items, table.cards[some].astype(np.float64)
-        self._constraints.add(
-            np.full(types, -np.inf),
-            (problem.capacity - problem.used(self._fixed)).astype(np.float64),
-            of_items,
-            (card_type, self._replicas[column], count),
-            (
-                card_type[standing],
-                stands[column[standing]],
-                (count * problem.stands[self._open[column]])[standing],
-            ),
-        )
+            items = np.nonzero(table.most > 0)
+            taken = table.cards[items].astype(np.float64)
+            entries.append((table.type[items], self._items, taken))
+        room = (problem.capacity - problem.used(self._fixed)).astype(np.float64)
+        self._model.keep(np.full(len(room), -np.inf), room, entries)
 
     def _add_floor(self, floor: Floor) -> None:
         problem, goal = self._problem, floor.goal
-        unit = float(problem.weight[problem.level == goal.level].max())
+        of_level = problem.level == goal.level
+        unit = float(problem.weight[of_level].max())
         least = (floor.load - goal.worth(problem, self._fixed)) / unit
+        entries = list[Entries]()
         if goal.kind is GoalKind.SERVED:
-            columns = self._open
-            of_goal = problem.level[problem.case[columns]] == goal.level
-            weight = problem.served_share[columns] * problem.weight[problem.case[columns]] / unit
-            standing = of_goal & self._standing
-            stand = of_goal[self._standing]
-            entries: tuple[Entries, ...] = (
-                (
-                    np.zeros(np.count_nonzero(of_goal), np.int64),
-                    self._replicas[of_goal],
-                    weight[of_goal],
-                ),
-                (
-                    np.zeros(np.count_nonzero(stand), np.int64),
-                    self._stand[stand],
-                    (weight * problem.stands[columns])[standing],
-                ),
-                self._mixed(np.where(problem.level == goal.level, 0, -1), problem.weight / unit),
-            )
+            case, row = problem.case[self._open], np.where(of_level, 0, -1)
+            weight = problem.served_share[self._open] * problem.weight[case] / unit
+            entries += self._by_columns(row[case], weight)
+            entries.append(self._by_mixes(row, problem.weight / unit))
         else:
-            held = goal.kind is GoalKind.HELD
-            cases = self._holding_cases if held else self._entire_cases
-            shares = self._holding if held else self._entire
-            of_goal = problem.level[cases] == goal.level
-            entries = (
-                (
-                    np.zeros(np.count_nonzero(of_goal), np.int64),
-                    shares[of_goal],
-                    problem.weight[cases[of_goal]] / unit,
-                ),
-            )
-        self._constraints.add(np.array([least]), np.array([np.inf]), *entries)
-
-    def _model(self) -> highspy.HighsLp:
-        variables, constraints = self._variables, self._constraints
-        model = highspy.HighsLp()
-        matrix = SparseMatrix.of((constraints.count, variables.count), constraints.entries)
-        matrix.put_into(model)
-        model.col_cost_ = np.concatenate(variables.cost)
-        model.col_lower_ = np.zeros(variables.count)
-        model.col_upper_ = np.concatenate(variables.upper)
-        model.row_lower_ = np.concatenate(constraints.lower)
-        model.row_upper_ = np.concatenate(constraints.upper)
-        kinds = np.full(variables.count, highspy.HighsVarType.kInteger)
-        kinds[self._holding] = highspy.HighsVarType.kContinuous
-        model.integrality_ = list(kinds)
-        return model
+            cases, shares = self._entire_cases, self._entire
+            if goal.kind is GoalKind.HELD:
+                cases, shares = self._holding_cases, self._holding
+            of_goal = of_level[cases]
+            weight = problem.weight[cases[of_goal]] / unit
+            entries.append((np.zeros(len(weight), np.int64), shares[of_goal], weight))
+        self._model.keep(np.array([least]), np.array([np.inf]), entries)
 
     def _counts(self, values: FloatArray) -> IntArray:
         """The plan of a solution."""
@@ -487,10 +421,9 @@ class _Program:
 
     def _values(self, counts: IntArray) -> FloatArray:
         """The solution that a plan is."""
-        problem, columns = self._problem, self._open
-        values = np.zeros(self._variables.count)
-        chosen = counts[columns]
-        stands = self._standing & (chosen == problem.stands[columns])
+        problem, chosen = self._problem, counts[self._open]
+        values = np.zeros(self._model.variables)
+        stands = self._standing & (chosen == problem.stands[self._open])
         values[self._replicas] = np.where(stands, 0, chosen)
         values[self._choice] = (chosen > 0)[self._choosing] & ~stands[self._choosing]
         values[self._stand] = stands[self._standing]
@@ -572,16 +505,9 @@ def open_around(
     return few & problem.columns_of(some & matter), counts
 
 
-def part_of_cards(problem: ReplicaProblem, counts: IntArray) -> FloatArray:
-    """Part of the cards of a type that each case has, summed over types; shape (cases,)."""
-    entries, capacity = problem.cards, np.maximum(problem.capacity, 1)
-    part = counts[entries.owner] * entries.count / capacity[entries.type]
-    return np.bincount(problem.case[entries.owner], part, len(problem.cases)).astype(np.float64)
-
-
 def order_largest_first(problem: ReplicaProblem, counts: IntArray, matter: BoolArray) -> IntArray:
     """The cases, those first that matter and have the largest part of the cards of a type."""
-    parts = np.where(matter, part_of_cards(problem, counts), 0.0)
+    parts = np.where(matter, problem.parts_of(counts), 0.0)
     return np.argsort(-parts, kind="stable")
 
 

@@ -3,9 +3,7 @@
 See `assignment.md`, section "Exact: one problem, one search". A column is a usable row of the
 candidate table; or, with the policy `Hold`, what runs now on accelerators without a usable row.
 Levels are the priorities in use, the most important first. It is a generalized assignment problem
-[S. Martello, P. Toth, *Knapsack Problems*, 1990, chapter 7], whose capacities are sharpened by
-mixed integer rounding [H. Marchand, L. A. Wolsey, *Aggregation and mixed integer rounding to solve
-MIPs*, Operations Research 49 (2001) 363-371].
+[S. Martello, P. Toth, *Knapsack Problems*, 1990, chapter 7].
 """
 
 from collections import Counter
@@ -33,76 +31,6 @@ from inferno_optimizer.solvers.loads import weight_of
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
 from inferno_optimizer.solvers.running import Lot, Running, lots_of
 from inferno_optimizer.system import SaturationPolicy
-
-
-@dataclass(frozen=True, slots=True)
-class CardCuts:
-    """Inequalities: the sum of factors times replicas is at most the room.
-
-    Attributes
-    ----------
-    type, size, room
-        Type of the cards that are divided, by what, and what is left of them; shape (cuts,).
-    place
-        Place of each among the cuts of each type, which there are at most; shape (cuts,).
-    cut, column, factor
-        The entries that are not 0; shape (entries,).
-    """
-
-    type: IntArray
-    size: IntArray
-    room: FloatArray
-    place: IntArray
-    cut: IntArray
-    column: IntArray
-    factor: FloatArray
-
-    @classmethod
-    def of(cls, cards: Cards, capacity: IntArray, most: int) -> "CardCuts":
-        """The cuts of each type by the usual sizes, so many at most, of which it is no multiple."""
-        sizes = [
-            (card_type, size, card_type * most + place)
-            for card_type, room in enumerate(capacity.tolist())
-            for place, size in enumerate(_usual_sizes(cards.count[cards.type == card_type], most))
-            if room % size
-        ]
-        types, divisors, places = np.array(sizes, dtype=np.int64).reshape(-1, 3).T
-        cuts, columns, factors = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-        for cut, (card_type, size, _) in enumerate(sizes):
-            of_type = cards.type == card_type
-            factor = _rounded(cards.count[of_type], size, int(capacity[card_type]))
-            some = factor > 0
-            cuts.append(np.full(np.count_nonzero(some), cut))
-            columns.append(cards.owner[of_type][some])
-            factors.append(factor[some])
-        return cls(
-            types,
-            divisors,
-            (capacity[types] // divisors).astype(np.float64),
-            places,
-            np.concatenate(cuts),
-            np.concatenate(columns),
-            np.concatenate(factors),
-        )
-
-    def per_card(self, prices: FloatArray, types: int) -> FloatArray:
-        """What prices of the cuts are for a card of each type; shape (types,)."""
-        return np.bincount(self.type, prices / self.size, types).astype(np.float64)
-
-
-def _usual_sizes(counts: IntArray, most: int) -> list[int]:
-    """The most frequent numbers of cards above 1, in their order."""
-    sizes, often = np.unique(counts[counts > 1], return_counts=True)
-    return sorted(sizes[np.argsort(-often, kind="stable")][:most].tolist())
-
-
-def _rounded(counts: IntArray, size: int, room: int) -> FloatArray:
-    """Factors of replicas with these numbers of cards, after the division by a size."""
-    rest = (room % size) / size
-    above = np.maximum((counts % size) / size - rest, 0.0)
-    factors: FloatArray = counts // size + above / (1 - rest)
-    return factors
-
 
 NOBODY = np.zeros(0, dtype=np.int64)
 
@@ -197,8 +125,6 @@ class ReplicaProblem(Columns):
         Of the search.
     all_or_nothing
         Whether a replica of a column stands for all those of its row.
-    has_cuts
-        Whether relaxations have the cuts of the cards, of which pricing knows nothing.
     """
 
     cases: IntArray
@@ -208,7 +134,6 @@ class ReplicaProblem(Columns):
     capacity: IntArray
     params: SolveParams = DEFAULTS
     all_or_nothing: bool = False
-    has_cuts: bool = True
 
     @classmethod
     def of(
@@ -341,7 +266,6 @@ class ReplicaProblem(Columns):
             capacity=capacity,
             params=self.params,
             all_or_nothing=self.all_or_nothing,
-            has_cuts=self.has_cuts,
         )
 
     def add_columns(self, more: Columns) -> tuple["ReplicaProblem", IntArray]:
@@ -402,12 +326,23 @@ class ReplicaProblem(Columns):
         return np.bincount(self.cards.type, cards, len(self.capacity)).astype(np.int64)
 
     @cached_property
-    def card_cuts(self) -> CardCuts:
-        """What whole replicas cannot use of the capacity."""
-        cards = self.cards
-        if not self.has_cuts:
-            cards = Cards(*(array[:0] for array in (cards.owner, cards.type, cards.count)))
-        return CardCuts.of(cards, self.capacity, self.params.cut_sizes)
+    def part(self) -> FloatArray:
+        """Part of the cards of its types that a replica of each column takes; summed over types."""
+        part = self.cards.count / np.maximum(self.capacity, 1)[self.cards.type]
+        return np.bincount(self.cards.owner, part, len(self.case)).astype(np.float64)
+
+    def parts_of(self, amounts: FloatArray | IntArray) -> FloatArray:
+        """The same of all that each case has, by replicas of each column; shape (cases,)."""
+        taken = np.bincount(self.case, amounts * self.part, len(self.cases))
+        return taken.astype(np.float64)
+
+    @cached_property
+    def scarcest_part(self) -> FloatArray:
+        """Largest part of the cards of a type that a whole share of each column takes."""
+        part = np.zeros(len(self.case))
+        full, capacity = self.full[self.cards.owner], np.maximum(self.capacity, 1)[self.cards.type]
+        np.maximum.at(part, self.cards.owner, self.cards.count * full / capacity)
+        return part
 
     @cached_property
     def by_type(self) -> list[tuple[IntArray, IntArray]]:

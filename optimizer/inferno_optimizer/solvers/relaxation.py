@@ -83,8 +83,7 @@ class Basis:
     def empty(cls, problem: ReplicaProblem) -> "Basis":
         """All columns at 0."""
         cases, floors = len(problem.cases), len(KINDS) * problem.levels
-        of_cards = len(problem.capacity) * (1 + problem.params.cut_sizes)
-        rows = np.full(3 * cases + of_cards + floors, BASIC)
+        rows = np.full(3 * cases + len(problem.capacity) + floors, BASIC)
         columns = np.zeros(2 * cases + len(problem.case) + floors, dtype=np.int64)
         return cls(rows, columns, cases, len(problem.case))
 
@@ -344,10 +343,7 @@ class Relaxation:
     def _first_of_each_case(self) -> BoolArray:
         """The column of each case that takes the smallest part of the cards that there are."""
         problem = self.problem
-        capacity = np.maximum(problem.capacity, 1)[problem.cards.type]
-        part = np.zeros(len(problem.case))
-        full = problem.full[problem.cards.owner]
-        np.maximum.at(part, problem.cards.owner, problem.cards.count * full / capacity)
+        part = problem.scarcest_part
         columns = np.flatnonzero(self._program.open)
         columns = columns[np.lexsort((part[columns], problem.case[columns]))]
         first = np.zeros(len(problem.case), dtype=np.bool_)
@@ -382,9 +378,7 @@ class Relaxation:
         amounts[self._order] = values[first:]
         share = np.zeros(len(problem.cases))
         share[program.rows.cases] = -duals[: len(program.rows.cases)] * scale
-        cuts = duals[program.rows.first_cut : program.rows.first_floor]
-        types = duals[program.rows.first_type : program.rows.first_cut]
-        types = types + problem.card_cuts.per_card(cuts, len(types))
+        types = duals[program.rows.first_type : program.rows.first_floor]
         lost = np.where(program.open, reduced, np.inf)
         missing = float(values[short:first].sum())
         floors = duals[program.rows.first_floor :].tolist()

@@ -1,9 +1,9 @@
 """The restricted master: rows and columns of the linear relaxation of a goal, as HiGHS gets them.
 
 A column has an amount from 0 to its limit, a share of its case. There is a row for each case, for
-what a case must have, for what is held of it, for each type of card, for each cut of these, and for
-each floor with a sum. HiGHS has some of the columns at first [G. Desaulniers, J. Desrosiers, M. M.
-Solomon, *Column Generation*, 2005, chapter 1]; `relaxation.py` finds the others.
+what a case must have, for what is held of it, for each type of card, and for each floor with a sum.
+HiGHS has some of the columns at first [G. Desaulniers, J. Desrosiers, M. M. Solomon, *Column
+Generation*, 2005, chapter 1]; `relaxation.py` finds the others.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ KINDS = [*GoalKind]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where the constraints are: of cases, least shares, what is held, types, cuts, floors.
+    """Where the constraints are: of cases, least shares, what is held, types, floors.
 
     `must` are the cases that must have a share: those of `least`, and those that are served
     entirely, whose sum of amounts is 1 in the row of `cases`. `must_at` is where that is said.
@@ -44,7 +44,6 @@ class _Rows:
     holding: IntArray
     first_held: int
     first_type: int
-    first_cut: int
     first_floor: int
     count: int
 
@@ -97,11 +96,9 @@ class RestrictedMaster:
         """Places of the rows in a basis."""
         problem, rows = self._problem, self.rows
         cases, types = len(problem.cases), len(problem.capacity)
-        first = 3 * cases + types
-        cuts = first + problem.card_cuts.place
-        floors = first + types * problem.params.cut_sizes + self._floor_keys()
+        floors = 3 * cases + types + self._floor_keys()
         parts = (rows.cases, cases + rows.least, 2 * cases + rows.holding)
-        return np.concatenate((*parts, 3 * cases + np.arange(types), cuts, floors))
+        return np.concatenate((*parts, 3 * cases + np.arange(types), floors))
 
     def column_keys(self, order: IntArray) -> IntArray:
         """Places of the columns in a basis."""
@@ -135,8 +132,7 @@ class RestrictedMaster:
         must_at[~self._entirely[must]] = len(cases) + np.arange(len(least))
         first_held = len(cases) + len(least)
         first_type = first_held + len(holding)
-        first_cut = first_type + len(problem.capacity)
-        first_floor = first_cut + len(problem.card_cuts.room)
+        first_floor = first_type + len(problem.capacity)
         count = first_floor + len(self._held) + len(self._served)
         return _Rows(
             cases,
@@ -146,7 +142,6 @@ class RestrictedMaster:
             holding,
             first_held,
             first_type,
-            first_cut,
             first_floor,
             count,
         )
@@ -175,7 +170,7 @@ class RestrictedMaster:
 
     def _all_columns(self) -> SparseMatrix:
         """The constraints as rows of a matrix with all columns."""
-        problem, rows, cuts = self._problem, self.rows, self._problem.card_cuts
+        problem, rows = self._problem, self.rows
         place = np.full(len(problem.cases), -1)
         place[rows.cases] = np.arange(len(rows.cases))
         held = np.full(len(problem.cases), -1)
@@ -186,7 +181,6 @@ class RestrictedMaster:
         holds = columns[held[problem.case[columns]] >= 0]
         bound = columns[must[problem.case[columns]] >= 0]
         open_cards = self.open[problem.cards.owner]
-        cut = self.open[cuts.column]
         # Of one column a case has at most its limit. A mixture of columns, each below its own
         # limit, is therefore no plan beyond the sum of amounts / limits = 1, the convex hull.
         entries: list[Entries] = [
@@ -197,11 +191,6 @@ class RestrictedMaster:
                 rows.first_type + problem.cards.type[open_cards],
                 problem.cards.owner[open_cards],
                 (problem.cards.count * problem.full[problem.cards.owner])[open_cards],
-            ),
-            (
-                rows.first_cut + cuts.cut[cut],
-                cuts.column[cut],
-                (cuts.factor * problem.full[cuts.column])[cut],
             ),
         ]
         for position, floor in enumerate(self._served):
@@ -291,7 +280,6 @@ class RestrictedMaster:
                 np.ones(len(rows.cases)),
                 np.full(len(rows.least) + len(rows.holding), np.inf),
                 problem.capacity.astype(np.float64),
-                problem.card_cuts.room,
                 np.full(len(floors), np.inf),
             )
         )

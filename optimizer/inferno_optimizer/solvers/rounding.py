@@ -134,13 +134,8 @@ def fill_columns(
 
 def _by_load_for_cards(problem: ReplicaProblem) -> IntArray:
     """Cases by level; in a level those first that serve the most load for their cards."""
-    part = np.full(len(problem.case), 0.0)
-    entries = problem.cards
-    capacity = np.maximum(problem.capacity, 1)[entries.type]
-    needs: FloatArray = entries.count * problem.full[entries.owner] / capacity
-    np.maximum.at(part, entries.owner, needs)
     least = np.full(len(problem.cases), np.inf)
-    np.minimum.at(least, problem.case, part)
+    np.minimum.at(least, problem.case, problem.scarcest_part)
     worth = problem.weight / np.maximum(least, problem.params.same)
     return np.lexsort((np.arange(len(worth)), -worth, problem.level))
 
@@ -218,19 +213,6 @@ def _reach(
     return missing <= _rounding(problem, floor)
 
 
-def make_fit(
-    problem: ReplicaProblem, counts: IntArray, floors: tuple[Floor, ...], level: int
-) -> IntArray | None:
-    """The plan with less of a level, so that it fits; None if that does not suffice."""
-    counts = counts.copy()
-    least = least_of(problem, floors)[problem.case] * problem.full
-    fewest = np.ceil(least * (1 - problem.params.rounding)).astype(np.int64)
-    holding = fewest_held(problem, fewest, held_shares(problem, floors))
-    of_level = problem.level == level
-    fits = _make_room(problem, counts, ((of_level, holding), (of_level, fewest)))
-    return counts if fits else None
-
-
 def _lift(problem: ReplicaProblem, counts: IntArray, floor: Floor, fewest: IntArray) -> bool:
     """Give a case what a floor needs, in any of its columns, for the smallest part of the cards.
 
@@ -248,7 +230,7 @@ def _lift(problem: ReplicaProblem, counts: IntArray, floor: Floor, fewest: IntAr
     )
     if not len(columns):
         return False
-    cards = replicas * _part_of_cards(problem) - _part_of_case(problem, counts)[problem.case]
+    cards = replicas * problem.part - problem.parts_of(counts)[problem.case]
     useful = np.minimum(gain, missing) / np.maximum(cards, problem.params.rounding)
     best = int(columns[np.argmax(useful[columns])])
     counts[problem.case == problem.case[best]] = 0
@@ -272,19 +254,6 @@ def _may_have(problem: ReplicaProblem, floor: Floor) -> BoolArray:
     counted = problem.serves | (goal.kind is GoalKind.HELD)
     of_goal: BoolArray = counted & (problem.level[problem.case] == goal.level)
     return of_goal
-
-
-def _part_of_case(problem: ReplicaProblem, counts: IntArray) -> FloatArray:
-    """Part of the cards of its types that each case takes; shape (cases,)."""
-    part = counts * _part_of_cards(problem)
-    return np.bincount(problem.case, part, len(problem.cases)).astype(np.float64)
-
-
-def _part_of_cards(problem: ReplicaProblem) -> FloatArray:
-    """Part of the cards of its types that a replica of each column takes; shape (columns,)."""
-    entries = problem.cards
-    part = entries.count / np.maximum(problem.capacity, 1)[entries.type]
-    return np.bincount(entries.owner, part, len(problem.case)).astype(np.float64)
 
 
 def _make_room(
@@ -423,10 +392,7 @@ def follow_vertex(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
 
 def _largest_first(problem: ReplicaProblem, vertex: Vertex, split: BoolArray) -> list[int]:
     """The split cases, those first that have most of the cards of a type."""
-    entries = problem.cards
-    capacity = np.maximum(problem.capacity, 1)[entries.type]
-    part = vertex.amounts[entries.owner] * problem.full[entries.owner] * entries.count / capacity
-    size = np.bincount(problem.case[entries.owner], part, len(problem.cases))
+    size = problem.parts_of(vertex.amounts * problem.full)
     cases = np.flatnonzero(split)
     largest: list[int] = cases[np.argsort(-size[cases], kind="stable")].tolist()
     return largest

@@ -1,7 +1,7 @@
 """Matrices of which most entries are 0, as HiGHS takes them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import highspy
 import numpy as np
@@ -39,19 +39,10 @@ class SparseMatrix:
         """The row of each entry."""
         return np.repeat(np.arange(self.shape[0]), np.diff(self.starts))
 
-    def times(self, amounts: FloatArray) -> FloatArray:
-        """The sum of each row with these amounts of the columns; shape (rows,)."""
-        parts = self.values * amounts[self.columns]
-        return np.bincount(self.rows, parts, self.shape[0]).astype(np.float64)
-
     def combined(self, weights: FloatArray) -> FloatArray:
         """The sum of all rows with these weights; shape (columns,)."""
         parts = np.repeat(weights, np.diff(self.starts)) * self.values
         return np.bincount(self.columns, parts, self.shape[1]).astype(np.float64)
-
-    def scaled(self, factors: FloatArray) -> "SparseMatrix":
-        """Each row times a factor; shape (rows,)."""
-        return replace(self, values=np.repeat(factors, np.diff(self.starts)) * self.values)
 
     def put_into(self, model: highspy.HighsLp) -> None:
         """Make it the matrix of a model."""

@@ -8,7 +8,7 @@ import pytest
 from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.solvers.goals import Floor, Goal, GoalKind
 from inferno_optimizer.solvers.problem import ReplicaProblem
-from inferno_optimizer.solvers.rounding import is_floor_kept, lift_to_floors, make_fit
+from inferno_optimizer.solvers.rounding import is_floor_kept, lift_to_floors
 from inferno_optimizer.system import Allocation, SaturationPolicy
 from tests.tiers import sampled
 from tests.unit.optimizer.solvers.partial_plans import problem_of, with_policy
@@ -55,25 +55,6 @@ def test_a_less_important_server_makes_room_for_a_floor_and_gives_no_more(
 
 def test_a_floor_that_takes_more_cards_than_there_are_is_not_kept(pair: ReplicaProblem) -> None:
     assert lift_to_floors(pair, replicas(pair, 5, 5), (floor_of(81.0),), level=1) is None
-
-
-def test_a_plan_with_too_many_cards_has_less_of_the_level_whose_load_is_maximized(
-    pair: ReplicaProblem,
-) -> None:
-    plan = replicas(pair, 7, 5)
-
-    fits = make_fit(pair, plan, (floor_of(70.0),), level=1)
-
-    assert fits is not None
-    assert fits.tolist() == [7, 3]
-    assert plan.tolist() == [7, 5]  # it is not changed
-
-
-def test_a_plan_does_not_fit_where_the_level_has_fewer_cards_than_are_missing(
-    pair: ReplicaProblem,
-) -> None:
-    assert make_fit(pair, replicas(pair, 8, 3), (floor_of(80.0),), level=0) is not None
-    assert make_fit(pair, replicas(pair, 11, 0), (floor_of(80.0),), level=1) is None
 
 
 class CountedGoal(Goal):

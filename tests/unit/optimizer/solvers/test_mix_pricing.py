@@ -15,7 +15,7 @@ from inferno_optimizer.sizing.queueing import IntArray
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solvers import exact
 from inferno_optimizer.solvers.budget import UNLIMITED, Budget
-from inferno_optimizer.solvers.goals import Goal
+from inferno_optimizer.solvers.goals import Goal, GoalKind
 from inferno_optimizer.solvers.mixes import MixColumns, MixTable, cheapest_mixes
 from inferno_optimizer.solvers.neighbourhoods import Found, Opening, solve_opening
 from inferno_optimizer.solvers.params import DEFAULTS, SolveParams
@@ -212,6 +212,37 @@ def test_no_large_program_begins_shortly_before_the_end(
     exact.solve_goals(problem, Budget.of(0.2, lambda: seconds), None, delayed=False, mixes=table)
 
     assert (max(sizes) > 300) is has_large
+
+
+def test_a_program_of_a_load_begins_in_the_time_that_the_whole_search_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = Options(milp=True, heterogeneous=True)
+    system = replace(decode_system(fleet(12, 6, 1, demand=2.0)), options=options)
+    candidates, cards = table_of(system)
+    table, solve = MixTable.of(candidates, cards, changes=True), solve_opening
+
+    def largest_of_a_load(mix_seconds: float) -> int:
+        """Size of the largest program of a load, in 100 s of which a part has some."""
+        sizes = [0]
+
+        def record(*args: Any) -> Found:  # noqa: ANN401 - as they are given
+            opening: Opening = args[3]
+            if opening.items is not None and args[1].kind is GoalKind.SERVED:
+                size = np.count_nonzero(opening.items.most) + np.count_nonzero(opening.columns)
+                sizes.append(int(size))
+            return solve(*args)
+
+        monkeypatch.setattr(exact, "solve_opening", record)
+        params = SolveParams(mix_few_items=0, small=0, mix_seconds=mix_seconds)
+        problem = ReplicaProblem.whole(candidates, cards, params, table.case)
+        budget = Budget.of(1.0, lambda: 100.0, params)
+        exact.solve_goals(problem, budget, None, delayed=False, mixes=table)
+        return max(sizes)
+
+    largest = largest_of_a_load(1e-9)
+
+    assert largest_of_a_load(99.0 / largest) == largest > largest_of_a_load(101.0 / largest)
 
 
 def test_a_program_whose_mix_lacks_a_share_serves_nobody_with_it(
