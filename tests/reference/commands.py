@@ -17,6 +17,9 @@ WIDTH = 90
 OPTION = re.compile(r"^  (-\S.*\n(?: {6,}\S.*\n)*)", re.MULTILINE)
 """An option in a help, with the lines that explain it."""
 
+OF_A_VARIABLE = re.compile(r"\[INFERNO_\w+\]$")
+"""The end of an option of the operator, which stands for a variable."""
+
 MANY = 4
 """Commands that have an option: its explanation stands once, on the page of all commands."""
 
@@ -99,16 +102,23 @@ def _program(name: str) -> str:
 
 
 def _section(context: typer.Context) -> str:
-    told, left_out = f"{context.get_help()}\n", []
+    told = f"{context.get_help()}\n"
+    left_out: dict[str, list[str]] = {}
     for text in OPTION.findall(told) if context.parent else ():
-        if " ".join(text.split()) in common_options():
+        if page := _explained_on(" ".join(text.split())):
             told = told.replace(f"  {text}", "", 1)
-            left_out.append(code(re.split("[ ,]", text)[0]))
+            names = re.match(r"-[\w-]+(?: / --[\w-]+)?", text)
+            left_out.setdefault(page, []).extend(map(code, names[0].split(" / ")) if names else ())
     text = "\n".join(map(_within_width, told.replace("Options:\n\n", "").splitlines()))
-    shared = (
-        f"[Also](../cli.md#options-of-many-commands) {', '.join(left_out)}." if left_out else ""
-    )
-    return "\n\n".join(filter(None, (f"## {context.command_path}", fenced(text), shared)))
+    also = [f"[Also](../{page}) {', '.join(names)}." for page, names in left_out.items()]
+    return "\n\n".join((f"## {context.command_path}", fenced(text), *also))
+
+
+def _explained_on(option: str) -> str:
+    """Return the place that explains an option of many commands or of the operator; or ""."""
+    if option in common_options():
+        return "cli.md#options-of-many-commands"
+    return "environment.md#of-the-operator" if OF_A_VARIABLE.search(option) else ""
 
 
 def _within_width(line: str) -> str:
