@@ -117,13 +117,21 @@ def test_every_field_of_a_definition_is_explained(file: Path) -> None:
     root = definition["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     page_of_kind = text(f"crds/{definition['names']['singular']}")
 
-    explained = set(re.findall(r"^\| `([\w.\[\]-]+)` \|", page_of_kind, re.MULTILINE))
+    explained = {
+        field
+        for part in (page_of_kind, text("crds"))
+        for field in re.findall(r"^\| `([\w.\[\]-]+)` \|", part, re.MULTILINE)
+    }
     alike = re.findall(
-        r"^\| `(.+?)` \| (.+?) \|.*those of `(.+?)`\. \|$", page_of_kind, re.MULTILINE
+        r"^\| `(.+?)` \| (.+?) \|.*those of `([^`]+)`(?:, but ([^:]+?))?(?:\.|, and:) \|$",
+        page_of_kind,
+        re.MULTILINE,
     )
-    for path, kind, other in alike:
+    for path, kind, other, but in alike:
         part = f"{path}[]" if kind.startswith("list") else path
-        explained |= {part + e[len(other) :] for e in explained if e.startswith(f"{other}.")}
+        without = re.findall(r"`(.+?)`", but)
+        inner = [e.removeprefix(f"{other}.") for e in explained if e.startswith(f"{other}.")]
+        explained |= {f"{part}.{e}" for e in inner if re.split(r"[.\[]", e)[0] not in without}
 
     assert explained == {*paths("spec", root["spec"]), *paths("status", root["status"])}
 

@@ -1,17 +1,27 @@
 """Every command and its options, as their help shows them."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from inferno_operator.cli.inferno import main as inferno
 from inferno_operator.cli.kubectl import main as kubectl
-from tests.reference.markdown import fenced
+from tests.reference.markdown import code, fenced, table
 
 WIDTH = 90
+
+OPTION = re.compile(r"^  (-\S.*\n(?: {6,}\S.*\n)*)", re.MULTILINE)
+"""An option in a help, with the lines that explain it."""
+
+OF_A_VARIABLE = re.compile(r"\[INFERNO_\w+\]$")
+"""The end of an option of the operator, which stands for a variable."""
+
+MANY = 4
+"""Commands that have an option: its explanation stands once, on the page of all commands."""
 
 CONTINUED, DEEPER = " \\", " " * 8
 """The end of a line of a command that goes on, and the blanks before what goes on."""
@@ -39,8 +49,29 @@ def of_kubectl(page: str) -> bool:
 
 
 def index_of_commands() -> str:
-    """The help of each program, and the page of each of its commands."""
-    return "\n\n".join(map(_program, PROGRAMS))
+    """The help of each program, the page of each of its commands, and what many commands have."""
+    texts = sorted(common_options(), key=lambda text: text.strip("-"))
+    shared = table(("option", "meaning"), [_option(text) for text in texts])
+    return "\n\n".join((*map(_program, PROGRAMS), "### Options of many commands", shared))
+
+
+@cache
+def common_options() -> frozenset[str]:
+    """Options with their explanations, each in one line, that many commands have."""
+    found = Counter(
+        " ".join(text.split())
+        for context in contexts()
+        if context.parent
+        for text in OPTION.findall(f"{context.get_help()}\n")
+    )
+    return frozenset(text for text, count in found.items() if count >= MANY)
+
+
+def _option(text: str) -> tuple[str, str]:
+    """The names of an option with its value, and what it means."""
+    names = re.match(r"(?:-\w, )?--[\w-]+(?: (?:[A-Z]+|<\S+>)(?= ))?", text)
+    assert names is not None
+    return code(names[0]), text[names.end() :].strip()
 
 
 def commands_of(page: str) -> str:
@@ -71,8 +102,23 @@ def _program(name: str) -> str:
 
 
 def _section(context: typer.Context) -> str:
-    text = "\n".join(map(_within_width, context.get_help().splitlines()))
-    return f"## {context.command_path}\n\n{fenced(text)}"
+    told = f"{context.get_help()}\n"
+    left_out: dict[str, list[str]] = {}
+    for text in OPTION.findall(told) if context.parent else ():
+        if page := _explained_on(" ".join(text.split())):
+            told = told.replace(f"  {text}", "", 1)
+            names = re.match(r"-[\w-]+(?: / --[\w-]+)?", text)
+            left_out.setdefault(page, []).extend(map(code, names[0].split(" / ")) if names else ())
+    text = "\n".join(map(_within_width, told.replace("Options:\n\n", "").splitlines()))
+    also = [f"[Also](../{page}) {', '.join(names)}." for page, names in left_out.items()]
+    return "\n\n".join((f"## {context.command_path}", fenced(text), *also))
+
+
+def _explained_on(option: str) -> str:
+    """Return the place that explains an option of many commands or of the operator; or ""."""
+    if option in common_options():
+        return "cli.md#options-of-many-commands"
+    return "environment.md#of-the-operator" if OF_A_VARIABLE.search(option) else ""
 
 
 def _within_width(line: str) -> str:

@@ -15,11 +15,8 @@ def environment() -> str:
         [
             "## Of the operator",
             table(
-                ("variable", "option", "default", "meaning"),
-                [
-                    (code(v.name), _option(v.option, switch=v.switch), code(v.default), v.help)
-                    for v in VARIABLES
-                ],
+                ("variable", "default", "meaning"),
+                [(code(v.name), code(v.default), v.help) for v in VARIABLES],
             ),
             "## Of the other programs",
             table(("variable", "programs", "option", "default", "meaning"), sorted(_others())),
@@ -30,10 +27,6 @@ def environment() -> str:
 def names() -> set[str]:
     """Every variable."""
     return {v.name for v in VARIABLES} | {line[0].strip("`") for line in _others()}
-
-
-def _option(name: str, *, switch: bool) -> str:
-    return code(f"--{name}") + (f", {code(f'--no-{name}')}" if switch else "")
 
 
 def _others() -> Iterator[tuple[str, str, str, str, str]]:

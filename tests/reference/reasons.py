@@ -23,7 +23,7 @@ def reasons() -> set[str]:
     trees = [ast.parse(path.read_text()) for p in PACKAGES for path in sorted(p.rglob("*.py"))]
     nodes = list(chain.from_iterable(map(ast.walk, trees)))
     places, constants = dict(_places(nodes)), dict(_constants(nodes))
-    given = (word for node in nodes for word in _given(node, places, constants))
+    given = (word for node in nodes for word in _given(node, places, constants) if " " not in word)
     return {*map(str, (*Reason, *CalibrationReason)), *get_args(Quality), *given} - UNSAID
 
 

@@ -1,5 +1,6 @@
 """Every call of the REST optimizer, from its own description, and the fields of its bodies."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,38 +20,48 @@ def rest() -> str:
     stateless = describe(stateful=False, guarded=True)["paths"]
     everything = describe(stateful=True, guarded=True)["paths"]
     body = everything["/optimizeOne"]["post"]["requestBody"]["content"]["application/json"]
+    kept = {path: operations for path, operations in everything.items() if path not in stateless}
     return "\n\n".join(
         [
             "## Calls",
-            table(
-                ("call", "server", "what it does"),
-                [
-                    (
-                        code(f"{method.upper()} {path}"),
-                        "both" if path in stateless else "stateful",
-                        operation["summary"],
-                    )
-                    for path, operations in everything.items()
-                    for method, operation in operations.items()
-                ],
-            ),
+            _calls(stateless),
+            "With `--stateful` also:",
+            _calls(kept),
             "## Body of `POST /optimizeOne`",
             UNITS,
-            table(("object", "fields"), list(_objects("", body["schema"]))),
+            table(("object", "fields"), list(_objects("", body["schema"], {}))),
         ]
     )
 
 
-def _objects(path: str, schema: Schema) -> Iterator[tuple[str, str]]:
-    """Path of each object, and its fields with their types, but those that are objects."""
+def _calls(paths: Schema) -> str:
+    return table(
+        ("call", "what it does"),
+        [
+            (code(f"{method.upper()} {path}"), operation["summary"])
+            for path, operations in paths.items()
+            for method, operation in operations.items()
+        ],
+    )
+
+
+def _objects(path: str, schema: Schema, seen: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Path of each object, and its fields by type; of equal objects, and all in them, the first."""
     fields = schema.get("properties", {})
+    if (known := seen.setdefault(json.dumps(fields), path)) != path:
+        yield code(path), f"as {code(known)}"
+        return
     parts = {name: field.get("items", field) for name, field in fields.items()}
-    plain = [f"{code(n)} {_type(f)}" for n, f in fields.items() if "properties" not in parts[n]]
-    if plain:
-        yield code(path), ", ".join(plain)
+    by_type: dict[str, list[str]] = {}
+    for name, field in fields.items():
+        if "properties" not in parts[name]:
+            by_type.setdefault(_type(field), []).append(code(name))
+    if by_type:
+        yield code(path), "; ".join(f"{kind}: {', '.join(by_type[kind])}" for kind in by_type)
     for name, part in parts.items():
-        inner = f"{path}.{name}".removeprefix(".")
-        yield from _objects(inner + "[]" * ("items" in fields[name]), part)
+        if "properties" in part:
+            inner = f"{path}.{name}".removeprefix(".")
+            yield from _objects(inner + "[]" * ("items" in fields[name]), part, seen)
 
 
 def _type(schema: Schema) -> str:

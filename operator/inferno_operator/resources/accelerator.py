@@ -73,8 +73,9 @@ class AcceleratorSpec(Part):
     cost: Quantity
     """Cost of one accelerator, all its cards together [cents/hour]."""
     nodes: NodeSelection | None = None
-    """Which nodes have its cards, for a Capacity with fromNodes; absent: those whose labels name
-    the type, in the manner of the usual vendors and clouds."""
+    """Which nodes have its cards, for a Capacity with fromNodes; absent: those whose usual labels
+    name the type.
+    """
 
 
 class Accelerator(Resource):

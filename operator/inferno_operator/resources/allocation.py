@@ -53,9 +53,9 @@ class Load(Part):
     tokens_per_step: Annotated[Number | None, Field(ge=1)] = None
     """Output tokens that a step makes with speculative decoding, on average; absent means one."""
     arrival_cov: Annotated[Quantity | None, Field(alias="arrivalCOV")] = None
-    """Coefficient of variation of the times between arrivals; carried along, not used."""
+    """Coefficient of variation of the times between arrivals, for stepParms."""
     service_cov: Annotated[Quantity | None, Field(alias="serviceCOV")] = None
-    """Coefficient of variation of the service times; carried along, not used."""
+    """Coefficient of variation of the lengths of requests, for stepParms."""
 
 
 _NUMBERS = (
@@ -86,9 +86,9 @@ class ReplicaAllocation(Part):
     num_replicas: Amount
     """Number of replicas."""
     starting_replicas: NonNegativeInteger | None = None
-    """Further replicas that hold their cards and do not serve yet; plans count them as running."""
+    """Further replicas that hold cards and do not serve yet; plans count them as running."""
     cold_replicas: NonNegativeInteger | None = None
-    """Those of the replicas that have just started: nothing is in their prefix caches yet."""
+    """Replicas that have just started, with empty prefix caches."""
     max_batch: Amount | None = None
     """Largest batch of a replica [requests]; most prompts in a step of a prefill replica."""
     cost: Quantity | None = None
@@ -119,11 +119,11 @@ class Allocation(ReplicaAllocation):
     ttft_average: Quantity | None = None
     """Mean time to first token [ms]."""
     load: Load | None = None
-    """The traffic."""
+    """The load."""
     origin: Origin | None = None
-    """Where the performance data come from by which the latencies are predicted."""
+    """Where the performance data of the predictions come from."""
     error_percent: ErrorPercent | None = None
-    """What predicted latencies are off by [percent]."""
+    """Expected error of predicted latencies [percent]."""
 
     @property
     def parts(self) -> "tuple[Allocation, ...]":

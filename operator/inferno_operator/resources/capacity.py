@@ -31,8 +31,9 @@ class Share(Part):
     """The part of a pool of cards that a namespace may use, besides other namespaces."""
 
     percent: Percent
-    """Part of the cards of each type that are not held by others [%]. If the parts of all
-    namespaces exceed 100 together, each is reduced in proportion."""
+    """Part of the cards of each type that others do not hold [%]; if all parts exceed 100 together,
+    each is reduced in proportion.
+    """
 
 
 class CapacitySpec(Part):
@@ -67,9 +68,9 @@ class CountedCards(Part):
     total: Total
     """Cards of the nodes that take new pods."""
     others: Total
-    """Cards of these that are requested by pods of others than the Servers of this namespace."""
+    """Cards of these that pods of others request."""
     ours: Total
-    """Cards of these that the pods of the Servers of this namespace request."""
+    """Cards of these that pods of this namespace's Servers request."""
     free: Total
     """Cards of these that no pod requests."""
     available: Total
@@ -88,7 +89,7 @@ class CountedNode(Part):
     total: Total
     """Cards of the node."""
     others: Total
-    """Cards that are requested by pods of others than the Servers of this namespace."""
+    """Cards that pods of others request."""
     ours: Total
     """Cards that the pods of the Servers of this namespace request."""
 
@@ -99,7 +100,7 @@ class UnmatchedCards(Part):
     resource: str
     """Name of the cards in requests of pods, such as nvidia.com/gpu; empty if nodes offer none."""
     label: str
-    """Label of the nodes that tells most about their cards, as name=value; may be empty."""
+    """Most telling label of the nodes, as name=value; may be empty."""
     nodes: Total
     """Number of nodes."""
     cards: Total

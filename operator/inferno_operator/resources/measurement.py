@@ -123,7 +123,7 @@ class MeasuringWindows(Part):
     short_seconds: WindowSeconds = SHORT_SECONDS
     """Time in which an increase is seen; at least four scrape intervals [s]."""
     long_seconds: WindowSeconds = LONG_SECONDS
-    """Time over which rate and lengths are averaged while short windows show only chance [s]."""
+    """Time over which rate and lengths are averaged [s]."""
 
 
 class Measure(Part):
@@ -147,7 +147,7 @@ class Measure(Part):
     )
 
     source: SourceName
-    """An engine, a gateway (see the guide to measuring), Custom, or a source of yours."""
+    """An engine, a gateway, Custom, or a source of yours."""
     labels: Annotated[dict[str, LabelValue], Field(max_length=MAX_LABELS)] = Field(
         default_factory=dict
     )
@@ -155,7 +155,7 @@ class Measure(Part):
     queries: Queries | None = None
     """PromQL that replaces single quantities of the source."""
     catch_up_seconds: PositiveInteger = CATCH_UP_SECONDS
-    """Time in which requests that wait beyond a healthy queue are to be served [s]."""
+    """Time in which the backlog is to be served [s]."""
     windows: MeasuringWindows | None = None
     """Over which times rates are means; absent: 60 s and 300 s."""
     demand: DemandSource | None = None
@@ -186,7 +186,7 @@ class MeasuredDemand(Part):
     """What is seen of the requests for a server, whether it has replicas or not."""
 
     requests: Number | None = None
-    """Requests that wait or have arrived in five minutes; absent while they are not known."""
+    """Requests that wait or arrived in five minutes; absent if unknown."""
     mean_rate: Number | None = None
     """Mean of the arrivals that are known of the last day [requests/min]."""
     idle_since: Time | None = None
@@ -212,15 +212,15 @@ class LoadCorrection(Part):
     factor: Number
     """What the load is multiplied by for plans, from 1 to 2."""
     missed_since: Time | None = None
-    """Since when targets are missed although what runs should be enough, or the last rise."""
+    """Since when enough replicas miss targets, or since the last rise."""
     kept_since: Time | None = None
-    """Since when all targets are kept with room: the factor falls after the long window."""
+    """Since when all targets are met with room: the factor falls after the long window."""
     ratio_before: Number | None = None
-    """Largest ratio of a latency to its target at the last rise; absent without one."""
+    """Largest ratio of a latency to its target at the last rise."""
     vain: NonNegativeInteger = 0
     """Rises in a row that did not help; after two of them there are no more."""
     parameters: str = ""
-    """Digest of the Model's data that plans were made with; with others it begins anew."""
+    """Digest of the Model's data; with other data the correction begins anew."""
 
 
 class Measured(Part):
@@ -243,10 +243,9 @@ class Measured(Part):
     in_tokens_cov: Annotated[Number | None, Field(alias="inTokensCOV")] = None
     """Coefficient of variation of the input tokens per request."""
     avg_computed_tokens: Number | None = None
-    """Mean input tokens per request that are in no prefix cache; absent if the source does not
-    tell, and all of them count."""
+    """Mean input tokens per request that are in no prefix cache; absent: all count."""
     tokens_per_step: Number | None = None
-    """Mean output tokens that a step makes of an answer; absent without speculative decoding."""
+    """Mean output tokens that a step makes; absent without speculative decoding."""
     out_tokens_cov: Annotated[Number | None, Field(alias="outTokensCOV")] = None
     """Coefficient of variation of the output tokens per request."""
     itl_average: Number | None = None
@@ -268,7 +267,7 @@ class Measured(Part):
     waiting: Number | None = None
     """Requests that wait."""
     backlog: Number | None = None
-    """Requests that wait beyond what a healthy queue holds."""
+    """Requests that wait beyond a healthy queue."""
     kv_cache_usage: Fraction | None = None
     """Mean share of the KV cache that is used."""
     replicas: MeasuredReplicas | None = None
@@ -280,10 +279,9 @@ class Measured(Part):
     ahead: Ahead | None = None
     """How far ahead of the arrivals plans are made."""
     correction: LoadCorrection | None = None
-    """By how much more is planned for; absent where plans are for the load as it is."""
+    """Factor that raises the planned load; absent without a correction."""
     load: Load | None = None
-    """The load that plans are made for: arrivals with growth, and backlog, times the factor of the
-    correction; see Partial."""
+    """The load that plans are made for: arrivals with growth, and backlog, times the correction."""
 
 
 def misses_targets(measured: Measured | None) -> bool:

@@ -64,15 +64,15 @@ class StepParms(Part):
     delta: Number
     """Time that each token of a prompt adds to the step that computes it [ms]."""
     u: Number = 0
-    """Time that each token in the cache adds besides to a step with a prefill [ms]."""
+    """Further time that each token in the cache adds to a step with a prefill [ms]."""
     ahead: Number = 0
     """Steps that are queued before the first one of a request."""
     budget: NonNegativeInteger = 0
     """Most tokens that a step computes; 0 means any number."""
     overhead: Number = 0
-    """Tokens in the cache that a request costs besides its own, as of blocks that are not full."""
+    """Tokens in the cache that a request takes beyond its own, such as partly filled blocks."""
     min_in_tokens: NonNegativeInteger = 0
-    """Fewest mean input tokens for which the parameters hold; plans warn of loads beyond."""
+    """Fewest mean input tokens for which the parameters hold; plans warn outside."""
     max_in_tokens: NonNegativeInteger = 0
     """Most mean input tokens for which they hold; 0 means any number."""
     min_out_tokens: NonNegativeInteger = 0
@@ -120,7 +120,7 @@ class PerformanceData(Part):
     acc: ShortText
     """The accelerator's spec.name."""
     role: Literal["Both", "Prefill", "Decode"] = "Both"
-    """What the replica does: whole requests, or one half of each."""
+    """What the replica does: whole requests, prefill or decode."""
     acc_count: BoundedInteger
     """Accelerators that one replica needs; 0 or less counts as 1."""
     alpha: Number | None = None
@@ -136,7 +136,7 @@ class PerformanceData(Part):
     step_parms: StepParms | None = None
     """Step time; the fourth generation of parameters, the most exact one."""
     max_batch_size: BoundedInteger
-    """Largest batch at atTokens tokens per request [requests]; of Prefill, prompts in a step."""
+    """Largest batch at atTokens tokens per request [requests]; for Prefill, prompts in a step."""
     at_tokens: BoundedInteger
     """Tokens per request for which maxBatchSize holds."""
     max_tokens: PositiveInteger | None = None
@@ -144,10 +144,10 @@ class PerformanceData(Part):
     max_num_seqs: PositiveInteger | None = None
     """Most requests that a replica serves together."""
     origin: Origin | None = None
-    """Where the parameters come from: measured, published by others, or estimated from data
-    sheets. Plans carry it along with what they predict."""
+    """Where the parameters come from: measured, published by others, or estimated from data sheets.
+    """
     error_percent: ErrorPercent | None = None
-    """What predicted times are off by, in the median [percent]."""
+    """Median error of predicted times [percent]."""
 
     @property
     def generations_given(self) -> int:
@@ -179,11 +179,13 @@ class ModelSpec(Part):
     name: NonEmptyText
     """Name that classes and servers refer to."""
     calibrate: Literal["Off", "Report", "Use"] = "Report"
-    """Whether parameters are found from measurements: Off, not at all; Report, they are shown in
-    the status; Use, they replace those of data."""
+    """What measured parameters do: Off, none are found; Report, the status shows them; Use, they
+    replace data.
+    """
     typed_error_percent: ErrorPercent = 20
-    """Error of configured times that plans assume with calibrate: Use, for accelerators without
-    measurements; of others they take the upper confidence [percent]."""
+    """Error that plans with calibrate: Use assume for configured times of accelerators without
+    measurements [percent].
+    """
     data: Annotated[Items[PerformanceData], Field(json_schema_extra=BY_PLACE)] = ()
     """Performance data, one item per accelerator and role."""
     transfer: Transfer | None = None
@@ -279,15 +281,13 @@ class CalibratedData(Part):
     expected: DecodeParms | None = None
     """Inter-token latency with the waits for prefills of other requests."""
     decode_parms: DecodeParms | None = None
-    """Upper confidence (90 %) of the inter-token latency; what calibrate: Use takes."""
+    """Upper confidence (90 %) of the inter-token latency; calibrate: Use takes it."""
     prefill_parms: PrefillParms | None = None
-    """Upper confidence (90 %) of the prefill time; what calibrate: Use takes."""
+    """Upper confidence (90 %) of the prefill time; calibrate: Use takes it."""
     step_parms: StepParms | None = None
-    """Upper confidence (90 %) of the step time, if it fits better; what calibrate: Use takes then
-    instead of decodeParms and prefillParms."""
+    """Upper confidence (90 %) of the step time, if it fits better; calibrate: Use then takes it."""
     hardly_known: Items[HardlyKnownParameter] = ()
-    """Parameters of stepParms with a standard error above half of their value, which make more than
-    5 % of a latency."""
+    """Uncertain parameters: standard error above half, and more than 5 % of a latency."""
     perf_parms: PerfParms | None = None
     """Parameters of the third generation, if they fit better."""
 
@@ -296,8 +296,7 @@ class ModelStatus(Status):
     """What the operator says about a Model."""
 
     calibration: Items[CalibratedData] = ()
-    """Parameters from measurements, one item per accelerator. Those for calibrate: Use stay after
-    a refusal, as they were before."""
+    """Parameters from measurements, one item per accelerator; usable ones stay after a refusal."""
 
 
 class Model(Resource):

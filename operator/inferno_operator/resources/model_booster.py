@@ -25,7 +25,7 @@ class Backend(Part):
     accelerator: BackendName
     """The accelerator's spec.name."""
     role: RoleName = "Both"
-    """What its replicas do; Prefill and Decode are the workers of this type."""
+    """What its replicas do; Prefill and Decode are workers of that type."""
     booster: BackendName | None = None
     """Name of the ModelBooster with this backend; absent: the name of the reference."""
 

@@ -34,10 +34,11 @@ class Guard(Part):
     """Time within which a Server loses at most maxDecreasePercent of its replicas [s]; absent means
     300."""
     max_decrease_percent: Percent | None = None
-    """Largest share of the replicas that serve that a Server loses within the window [%]; absent
-    means 50, 100 no limit. One replica may always go, but the last one under load waits for
-    approval. Plans that take more are carried out in steps, unless a person approves them or a more
-    important Server needs the cards."""
+    """Largest share of serving replicas that a Server loses within the window [%]; absent means 50,
+    100 no limit. One replica may always go, but the last one under load waits for approval. Larger
+    reductions go in steps, unless a person approves them or a more important Server needs the
+    cards.
+    """
 
     max_cost_increase_percent: Annotated[Number | None, Field(ge=0)] = None
     """Largest increase of the cost of all Servers [%]; absent means no limit."""
@@ -93,10 +94,11 @@ class OptimizerSpec(Part):
     interval: PositiveInteger | None = None
     """Optimize again after this time [s]; absent means only when asked for."""
     mode: Literal["Auto", "Approve", "Recommend"] = "Auto"
-    """Auto carries plans out; Approve waits until a person approves each; Recommend writes
-    desiredAlloc of Servers, and the operator scales nothing in the namespace."""
+    """Auto carries plans out; Approve waits until a person approves each; Recommend only writes
+    desiredAlloc.
+    """
     guard: Guard | None = None
-    """Limits beyond which a plan waits for approval also in mode Auto; some have defaults."""
+    """Limits beyond which a plan waits for approval, also in mode Auto."""
     history: PositiveInteger = 20
     """How many finished Plans are kept."""
     data: OptimizerData
@@ -132,8 +134,7 @@ class Certificate(Part):
     levels: Items[Level] = ()
     """Load served of each priority, the most important first."""
     failures: Items[str] | None = None
-    """Steps of the solver that ended with an error, with its type and text; the solution is the
-    best one found without them. Absent if there was none."""
+    """Steps of the solver that ended with an error; the solution is the best one without them."""
 
 
 class Unserved(Part):
@@ -172,8 +173,7 @@ class CapacityUse(Part):
     gain: Gain | None = None
     """Load that one more card would serve; there is no price then."""
     estimated: bool | None = None
-    """The price or the gain is an estimate of the linear relaxation, in which servers may be split;
-    absent if it is what solving again with one more card shows."""
+    """Price or gain are an estimate of the linear relaxation; absent if exact."""
 
 
 class LastOptimization(Part):

@@ -58,8 +58,8 @@ class PlanStep(Part):
     after: Annotated[Items[Placement], Field(alias="to")] = ()
     """What is decided; empty means nothing."""
     via: Annotated[Items[NonNegativeInteger], Field(max_length=MAX_VIA)] = ()
-    """Replicas in between, where they go step by step (spec.guard.window of the Optimizer); those
-    of a Plan that a person approves go at once."""
+    """Replicas in between, if they go in steps (spec.guard.window); an approved Plan goes at once.
+    """
     cost_change: Number = 0.0
     """Change of the cost [cents/hour]."""
     reason: str
@@ -67,9 +67,9 @@ class PlanStep(Part):
     message: str = ""
     """Details for a person; empty if the Server gets what it needs."""
     origin: Origin | None = None
-    """Where the performance data come from by which the latencies are predicted."""
+    """Where the performance data of the predictions come from."""
     error_percent: ErrorPercent | None = None
-    """What predicted latencies are off by [percent]."""
+    """Expected error of predicted latencies [percent]."""
 
 
 class Reduction(Part):
@@ -82,8 +82,7 @@ class Reduction(Part):
     load: Number
     """Load of these Servers [requests/min]."""
     load_lost: Number
-    """Load that is not served any more, and not in favour of a more important Server
-    [requests/min]."""
+    """Load that is no longer served, except in favour of a more important Server [requests/min]."""
     emptied: Annotated[Items[NonEmptyText], Field(max_length=MAX_EMPTIED)] = ()
     """Servers that lose all replicas under load, the first of them by name."""
 
@@ -123,7 +122,7 @@ class PlanSpec(Part):
     steps: Annotated[Items[PlanStep], Field(max_length=MAX_STEPS)] = ()
     """The changes, one for each Server, those with the largest change of cost first."""
     steps_omitted: NonNegativeInteger = 0
-    """Changes that are not listed, because there are too many; they are carried out too."""
+    """Further changes that are carried out, too many to list."""
     decisions: str = ""
     """All decisions as they are written on the Servers: JSON, gzip, base64."""
     inputs: str = ""
@@ -169,7 +168,7 @@ class PlanStatus(Status):
     phase: Phase | None = None
     """Where the Plan is; absent until the operator has looked at it."""
     by: str = ""
-    """Who let it pass or stopped it: the mode of the Optimizer, or who approved or rejected."""
+    """Who let it pass or stopped it: the Optimizer's mode, or a person."""
     finished: Time | None = None
     """When it reached its last phase."""
     arrived: NonNegativeInteger | None = None

@@ -46,9 +46,9 @@ class RecurringWindow(Part):
     """A window of time that comes again and again."""
 
     start: Annotated[NonEmptyText, AfterValidator(_cron)]
-    """When it begins, as a cron expression: minute, hour, day of the month, month, weekday."""
+    """When it begins, as a cron expression of five fields."""
     duration: Annotated[str, Field(min_length=2, max_length=16, pattern=DURATION)]
-    """How long it lasts, in hours and minutes that pass, such as 60h or 1h30m."""
+    """How long it lasts, such as 60h or 1h30m."""
     timezone: Annotated[ShortText, AfterValidator(_zone)] = "UTC"
     """The time zone of the start, such as Europe/Berlin."""
 

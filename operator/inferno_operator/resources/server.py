@@ -107,7 +107,7 @@ class ServerSpec(Part):
     scale_down: ScaleDown | None = None
     """How the replicas of a measured server are reduced."""
     schedule: Annotated[Items[ScheduledLoad], Field(max_length=MAX_WINDOWS)] = ()
-    """What is known beforehand of a measured server; replicas are ready when a window begins."""
+    """Windows with a known need; replicas are ready when a window begins."""
     measure: Measure | None = None
     """Where the load and the latencies are measured; absent: a person sets currentAlloc."""
 
@@ -158,16 +158,15 @@ class ServerStatus(Status):
     lead_times: Items[MeasuredLeadTime] = ()
     """How long new replicas of its workloads took to serve."""
     workloads: Annotated[Items[RecordedWorkload], Field(max_length=MAX_COUNTED)] = ()
-    """The workloads that it names, or the servings of its ModelBooster, and those that it named
-    before and that have replicas."""
+    """Its workloads, or the servings of its ModelBooster, and earlier ones that have replicas."""
     measured: Measured | None = None
     """What was measured; absent without spec.measure."""
     moved: Time | None = None
-    """When it was decided last that a measured server goes to another accelerator."""
+    """When a measured server was last moved to another accelerator."""
     last_accelerator: str = ""
     """Accelerator of the last replica before the server had none; it wakes there."""
     reductions: Annotated[Items[ReplicaReduction], Field(max_length=MAX_REDUCTIONS)] = ()
-    """When its replicas went within spec.guard.window of the Optimizer, and what served before."""
+    """Reductions within spec.guard.window of the Optimizer, and what served before."""
     approved: ApprovedDecision | None = None
     """The decision that a person approved; absent if another one stands."""
 

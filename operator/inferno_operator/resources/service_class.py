@@ -35,8 +35,9 @@ class Target(Part):
     slo_ttft_percentile: Annotated[Percentile | None, Field(alias="slo-ttft-percentile")] = None
     """Share of the requests that have to stay within slo-ttft [percent]."""
     slo_itl_percentile: Annotated[Percentile | None, Field(alias="slo-itl-percentile")] = None
-    """Share of the requests whose mean inter-token latency has to stay within slo-itl [percent];
-    with stepParms, otherwise it is the mean of all requests."""
+    """Share of requests whose mean inter-token latency must meet slo-itl [percent]; needs
+    stepParms.
+    """
 
 
 class ServiceClassSpec(Part):
@@ -47,8 +48,7 @@ class ServiceClassSpec(Part):
     priority: NonNegativeInteger = 0
     """1 (most important) to 100 (least); 0 and more than 100 count as 100."""
     min_replicas: NonNegativeInteger = 0
-    """Fewest replicas of each of its servers, also without load; a Server may ask for more with
-    minNumReplicas. 2 keeps a server up when a replica or its node is lost."""
+    """Fewest replicas of each of its servers, also without load; 2 survives the loss of a node."""
     data: Items[Target] = ()
     """Targets, one item per model."""
 

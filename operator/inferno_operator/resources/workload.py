@@ -23,7 +23,7 @@ class Workload(Part):
     accelerator: NonEmptyText
     """The accelerator's spec.name."""
     role: RoleName = "Both"
-    """What its replicas do: whole requests, or one half of each."""
+    """What its replicas do: whole requests, prefill or decode."""
     api_version: Annotated[str, Field(max_length=253, pattern=API_VERSION)] = "apps/v1"
     """Group and version of the object."""
     kind: NonEmptyText = "Deployment"
@@ -46,7 +46,7 @@ class RecordedWorkload(Workload):
     """A workload with its number of replicas as the operator knows it."""
 
     replicas: NonNegativeInteger | None = None
-    """The number that the operator wrote last or found undisputed: another one is by others."""
+    """The number that the operator wrote last or accepted; another number is by others."""
     uid: str = ""
     """The uid of the object: one that was created again has another."""
 

@@ -468,7 +468,7 @@ def few_columns(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most:
 def open_between(problem: ReplicaProblem, vertex: Vertex, counts: IntArray, most: int) -> BoolArray:
     """Columns of the cases in which a plan and a vertex differ: what both have, and a few more.
 
-    See `assignment.md`, section "Exact: one problem, one search", and its source [8].
+    See `assignment.md`, section "Exact: one problem, one search".
     """
     differs = np.abs(vertex.amounts * problem.full - counts) > problem.params.whole
     cases = np.zeros(len(problem.cases), dtype=np.bool_)
@@ -487,7 +487,7 @@ def open_around(
 ) -> tuple[BoolArray, IntArray]:
     """Columns of the cases that a vertex splits and of a few that lose little; what others have.
 
-    See `assignment.md`, section "Exact: one problem, one search", and its source [9].
+    See `assignment.md`, section "Exact: one problem, one search".
 
     Parameters
     ----------
