@@ -346,12 +346,12 @@ class _Program:
             least -= self._problem.params.rounding * (1.0 + np.abs(least))
             unit = paid.unit[place, item] / self._scale
             stop = paid.stop[place, item][self._goes_on] / self._scale
-            lower = (
+            costs = (
                 (place, self._items, unit),
                 (place[self._goes_on], self._going_on, -stop),
                 (rows, self._mixing, -least),
             )
-            self._model.keep(nothing, nothing + np.inf, lower)
+            self._model.keep(nothing, nothing + np.inf, costs)
         rows, nothing = np.arange(len(self._goes_on)), np.zeros(len(self._goes_on))
         for has in (self._items[self._goes_on], self._mixing[place[self._goes_on]]):
             entries = (rows, has, nothing + 1.0), (rows, self._going_on, nothing - 1.0)
