@@ -132,7 +132,7 @@ def test_a_card_that_nobody_measured_is_told() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--model", "Qwen3-8B", "--accelerator", "MI300x"), "did you mean MI300X"),
+        (("--model", "Qwen3-8B", "--accelerator", "MI300"), "did you mean MI300X"),
         (("--model", "Qwen38B", "--accelerator", "H100"), "did you mean Qwen3-8B"),
         (
             ("--model", "Llama-3.1-70B", "--accelerator", "H100"),
@@ -164,7 +164,10 @@ def test_cards_and_models_are_listed_with_their_sources() -> None:
     cards = inferno("catalogue", "accelerators").stdout.decode()
     models = inferno("catalogue", "models").stdout.decode()
 
-    assert "MI355X       288  8000   2516.6  5033.2      537.6  1400  mi355x" in cards
+    assert (
+        "MI300X        192  5300   1307.4  2614.9    448   750   2.59  mi300x, digitalocean"
+        in cards
+    )
     assert "mi355x: AMD Instinct MI355X data sheet; 2025" in cards
     assert all(model.name in models for model in read_models().models)
 

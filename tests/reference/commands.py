@@ -30,7 +30,7 @@ PROGRAMS = {"inferno": inferno.app, "kubectl inferno": kubectl.app}
 
 
 PAGES: Mapping[str, tuple[str, ...]] = {
-    "plan": ("sample", "plan", "explain", "report"),
+    "plan": ("size", "sample", "plan", "explain", "report"),
     "measure": ("measure", "calibrate", "bench"),
     "replay": ("replay", "study", "floor"),
     "catalogue": ("catalogue",),

@@ -117,6 +117,10 @@ class Card(Part):
     link: Number
     power: Number | None = None
     measured: bool = False
+    price: Number | None = None
+    """Of an hour of one card on demand [USD]."""
+    priced: str = ""
+    """The source of the price."""
 
     @property
     def figures(self) -> CardFigures:
@@ -154,7 +158,12 @@ class KnownHardware(Part):
 
         Raises InputError if it is not known; the message has similar names.
         """
-        return _find_named("--accelerator", name, {card.name: card for card in self.accelerators})
+        return _find_named(
+            "--accelerator",
+            name,
+            {card.name: card for card in self.accelerators},
+            "`inferno size --card` takes any other card",
+        )
 
     def error(self, *, experts: bool, several: bool) -> KnownError:
         """What estimates of a kind are off by; of another number of cards if nothing is known."""
@@ -200,17 +209,22 @@ class KnownModels(Part):
         by_name = {model.name: model for model in self.models}
         others = {other: model for model in self.models for other in model.names}
         # Messages list the short names first.
-        return _find_named("--model", name, {**by_name, **others})
+        return _find_named(
+            "model", name, {**by_name, **others}, "any other needs --model-config config.json"
+        )
 
 
 Named = TypeVar("Named", Card, KnownModel)
 
 
-def _find_named(option: str, name: str, by_name: Mapping[str, Named]) -> Named:
-    """The item of this name, which an option gives; the error has similar names."""
-    if name not in by_name:
-        raise InputError(f"{option}: {name!r} is not known{alternatives(name, list(by_name))}")
-    return by_name[name]
+def _find_named(option: str, name: str, by_name: Mapping[str, Named], way_on: str) -> Named:
+    """The item of this name, which an option gives, in either case; the error has similar names."""
+    in_either_case = {known.casefold(): item for known, item in by_name.items()}
+    found = by_name.get(name) or in_either_case.get(name.casefold())
+    if found is None:
+        near = alternatives(name, list(by_name))
+        raise InputError(f"{option}: {name!r} is not known{near}; {way_on}")
+    return found
 
 
 def read_hardware() -> KnownHardware:
@@ -230,6 +244,14 @@ def _read_package_file(name: str) -> object:
 
 
 DIGITS = 4  # significant digits of what is printed; the error is in the second one
+
+
+class DoesNotFitError(InputError):
+    """A model does not fit on its cards; `why` says it without their name."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(f"{place}: {why}")
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +301,6 @@ class ModelEstimate:
         if error.several != (cards > 1):
             place = "multi-GPU" if cards > 1 else "single-GPU"
             yield f"There are no {place} measurements to check against."
-        if not self.card.measured:
-            yield f"None of the published measurements is of {self.card.name}."
 
     def data(self) -> Mapping[str, object]:
         """The figures, as a Model has them for an accelerator."""
@@ -313,10 +333,10 @@ class ModelEstimate:
 
 
 def estimate(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> ModelEstimate:
-    """ModelEstimate the performance of a model on a card.
+    """Estimate the performance of a model on a card.
 
-    Raises InputError if a precision is not known, the config.json has a mistake, or the model
-    does not fit.
+    Raises InputError if a precision is not known, or the config.json has a mistake, and
+    DoesNotFitError if the weights, or one request beside them, do not fit.
     """
     model = read_architecture(wanted.config, wanted.origin)
     weights = wanted.weights or find_stored_precision(wanted.config)
@@ -326,15 +346,17 @@ def estimate(wanted: EstimateRequest, card: Card, hardware: KnownHardware) -> Mo
     )
     roofline = Roofline(model, precision, card.figures, wanted.cards)
     prompt, output = wanted.input_tokens, wanted.output_tokens
+    place = f"{wanted.name} on {wanted.cards} x {card.name}"
     try:
         room = roofline.max_tokens(prompt + output)
     except InputError as problem:
-        raise InputError(f"{wanted.name} on {wanted.cards} x {card.name}: {problem}") from problem
+        raise DoesNotFitError(place, str(problem)) from problem
     batch = min(room // (prompt + output), MAX_REQUESTS)
     if batch < 1:
-        raise InputError(
-            f"{wanted.name} on {wanted.cards} x {card.name}: no request of {prompt + output} tokens"
-            f" fits into the cache, which has room for {room}"
+        raise DoesNotFitError(
+            place,
+            f"no request of {prompt + output} tokens fits into the cache, which has room for"
+            f" {room}",
         )
     parameters = roofline.parameters(prompt, output, batch)
     error = hardware.error(experts=model.experts > 0, several=wanted.cards > 1)
@@ -369,8 +391,10 @@ def build_estimated_model(estimates: Sequence[ModelEstimate]) -> dict[str, Any]:
 
 def list_warnings(estimates: Sequence[ModelEstimate]) -> Sequence[str]:
     """What a reader has to know of the figures, a line each and none twice."""
-    lines = (line for estimate in estimates for line in estimate.warnings())
-    return tuple(dict.fromkeys(lines))
+    lines = dict.fromkeys(line for estimate in estimates for line in estimate.warnings())
+    cards = list(dict.fromkeys(e.card.name for e in estimates if not e.card.measured))
+    unmeasured = f"None of the published measurements is of {', '.join(cards)}."
+    return (*lines, unmeasured) if cards else tuple(lines)
 
 
 def _require_known(known: Mapping[str, Any], name: str, option: str) -> Any:  # noqa: ANN401 - of either table
@@ -428,10 +452,10 @@ def describe_hardware(hardware: KnownHardware) -> Iterator[Printed]:
     rows = []
     for card in hardware.accelerators:
         figures = (card.memory, card.bandwidth, card.flops16, card.flops8, card.link, card.power)
-        cells = ("-" if figure is None else f"{figure:g}" for figure in figures)
-        rows.append((card.name, *cells, card.source))
-    headings = ("ACCELERATOR", ">GB", ">GB/S", ">TFLOP/S", ">8 BIT", ">LINK GB/S", ">W", "SOURCE")
-    yield TextTable(headings, rows)
+        cells = ["-" if figure is None else f"{figure:g}" for figure in (*figures, card.price)]
+        rows.append((card.name, *cells, ", ".join(filter(None, (card.source, card.priced)))))
+    figures_of = (">GB", ">GB/S", ">TFLOP/S", ">8 BIT", ">LINK", ">W", ">USD/H")
+    yield TextTable(("ACCELERATOR", *figures_of, "SOURCE"), rows)
     yield ""
     for key, sheet in hardware.sources.items():
         yield from _wrap("; ".join(filter(None, (f"{key}: {sheet.title}", sheet.date, sheet.note))))

@@ -123,6 +123,45 @@ InNamespace = Annotated[
 ]
 
 
+QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*")
+
+MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4}
+PER_SECOND = {
+    **dict.fromkeys(("/s", "/sec", "rps", "req/s"), 1.0),
+    **dict.fromkeys(("/m", "/min", "rpm", "req/min"), 1 / 60),
+    **dict.fromkeys(("/h", "/hour"), 1 / 3600),
+}
+
+
+def parse_duration_ms(text: str, option: str) -> float:
+    """Return a duration [ms].
+
+    Raises
+    ------
+    InputError
+        It is no number above 0, or has no unit, or none that is known.
+    """
+    return _parse_quantity(text, option, MILLISECONDS, "a duration such as 40ms or 1.5s")
+
+
+def parse_rate(text: str, option: str) -> float:
+    """Return a rate [1/s].
+
+    Raises
+    ------
+    InputError
+        It is no number above 0, or has no unit, or none that is known.
+    """
+    return _parse_quantity(text, option, PER_SECOND, "a rate such as 7/s or 420/min")
+
+
+def _parse_quantity(text: str, option: str, units: dict[str, float], wanted: str) -> float:
+    match = QUANTITY.fullmatch(text)
+    if match is None or match[2].lower() not in units or not (value := float(match[1])):
+        raise InputError(f"{option}: {text!r} is not {wanted}")
+    return value * units[match[2].lower()]
+
+
 DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[smhd])")
 TIME_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

@@ -176,7 +176,7 @@ def draw_lines(
     """
     area = [frame.area(band)] if band else []
     drawn = (frame.line(points, kind) for kind, points in lines)
-    return _build_chart((*area, *drawn, *_draw_dots(frame, marks, named)), frame, words)
+    return _build_chart((*area, *drawn, *draw_dots(frame, marks, named)), frame, words)
 
 
 def draw_stack(
@@ -204,7 +204,7 @@ def draw_front(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     A point beats another if it is not further to the right and not lower, and is not the same.
     """
     front = [(point.x, point.y) for point in find_front(points)]
-    return _build_chart((frame.line(front, "bound"), *_draw_dots(frame, points)), frame, words)
+    return _build_chart((frame.line(front, "bound"), *draw_dots(frame, points)), frame, words)
 
 
 def draw_agreement(
@@ -213,7 +213,7 @@ def draw_agreement(
     """Return points, the names of some, and a dashed line where both values are the same."""
     end = min(frame.x_most, frame.y_most)
     line = frame.line([(0.0, 0.0), (end, end)], "bound")
-    return _build_chart((line, *_draw_dots(frame, points, named)), frame, words)
+    return _build_chart((line, *draw_dots(frame, points, named)), frame, words)
 
 
 def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
@@ -224,7 +224,7 @@ def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) 
     line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
     best = find_front([Named(point.name, point.x, -point.y) for point in points])
     return _build_chart(
-        (line, *_draw_dots(frame, points, {point.name for point in best})), frame, words
+        (line, *draw_dots(frame, points, {point.name for point in best})), frame, words
     )
 
 
@@ -237,7 +237,7 @@ def find_front(points: Sequence[Named]) -> list[Named]:
     return front
 
 
-def _draw_dots(
+def draw_dots(
     frame: Frame, points: Sequence[Named], named: Container[str] | None = None
 ) -> Iterator[str]:
     """Yield points with their names, where these hide nothing.

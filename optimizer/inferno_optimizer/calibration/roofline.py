@@ -150,11 +150,11 @@ class Roofline:
                 f"the weights take {self.weights_gb:.0f} GB, and {self.cards * usable:.0f} GB can"
                 f" be used: take at least {least} cards, or weights of fewer bits"
             )
-        return int(room * 1e9 / (self._cached(context) / context))
+        return int(room * 1e9 / (self.cached_bytes(context) / context))
 
     def step_ms(self, requests: FloatArray, context: float) -> FloatArray:
         """Time of a decode step for batches of requests with `context` tokens each [ms]."""
-        cache = requests * self._cached(context) / self._bytes_per_ms
+        cache = requests * self.cached_bytes(context) / self._bytes_per_ms
         reads = np.array([self._weights_read(n) for n in requests]) / self._bytes_per_ms
         work = 2.0 * self.model.active * requests / self._flops_per_ms
         besides = self.efficiency.request * requests
@@ -228,7 +228,7 @@ class Roofline:
     def _layer_bytes(self) -> float:
         return self.model.cached(self.cards) * self.precision.cache
 
-    def _cached(self, context: float) -> float:
+    def cached_bytes(self, context: float) -> float:
         """Bytes that a card keeps of a request of `context` tokens."""
         model = self.model
         whole = (model.layers - model.windowed_layers) * context

@@ -78,6 +78,140 @@ PLAN_EXAMPLES = options.examples(
 )
 
 
+MODEL_HELP = "A model of `inferno catalogue models`, or with --model-config any name."
+DTYPE_HELP = "Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published."
+OWN_PRICES = (
+    "Your prices of an hour of a card, in lines such as H100: 2.50, before the catalogue's."
+)
+
+
+@app.command(
+    epilog=options.examples(
+        "inferno size Qwen3-32B --rate 7/s --input 1000 --output 300 --ttft 500ms --itl 40ms",
+        "inferno size gpt-oss-120b --rate 300/min --accelerator H100 --accelerator MI300X",
+        "inferno size Qwen3-8B --card X1 --memory 64 --bandwidth 2000 --tflops 400 --price 1.2",
+        "inferno size my-model --model-config config.json -o yaml > fleet.yaml",
+    ),
+)
+def size(  # noqa: PLR0913 - an argument for each option
+    model: Annotated[str, options.argument("MODEL", MODEL_HELP)],
+    *,
+    rate: Annotated[str, options.option("RATE", "Load, such as 7/s or 420/min.")] = "1/s",
+    input_tokens: Annotated[
+        int, options.option("N", "Mean input tokens of requests.", "--input", min=1)
+    ] = 1000,
+    output_tokens: Annotated[
+        int, options.option("N", "Mean output tokens of requests.", "--output", min=1)
+    ] = 300,
+    ttft: Annotated[str, options.option("TIME", "Most mean time to first token.")] = "1s",
+    itl: Annotated[str, options.option("TIME", "Most mean inter-token latency.")] = "50ms",
+    accelerator: Annotated[
+        list[str],
+        options.option("NAME", "Only this card; repeat it for several.", show_default="all"),
+    ] = [],  # noqa: B006 - typer reads it and never changes it
+    cards: Annotated[
+        list[int],
+        options.option(
+            "N",
+            "Cards that share each layer (tensor parallel); repeat it for several numbers.",
+            min=1,
+            show_default="1, 2, 4, 8",
+        ),
+    ] = [1, 2, 4, 8],  # noqa: B006 - typer reads it and never changes it
+    model_config: Annotated[
+        str,
+        options.option("FILE", "The config.json of a model on Hugging Face.", show_default=False),
+    ] = "",
+    dtype: Annotated[str, options.option("NAME", DTYPE_HELP, show_default=False)] = "",
+    kv_dtype: Annotated[
+        str, options.option("NAME", "Precision of the cache: bf16 or fp8.")
+    ] = "bf16",
+    prices: Annotated[Path | None, options.option("FILE", OWN_PRICES)] = None,
+    currency: Annotated[str, options.option("NAME", "The currency of your prices.")] = "USD",
+    card: Annotated[
+        str, options.option("NAME", "A card of your own, beside all.", show_default=False)
+    ] = "",
+    memory: Annotated[float, options.option("GB", "Of --card.", min=0)] = 0.0,
+    bandwidth: Annotated[float, options.option("GB/S", "Of the memory of --card.", min=0)] = 0.0,
+    tflops: Annotated[
+        float, options.option("TFLOP/S", "Of --card, dense, with 16 bits.", min=0)
+    ] = 0.0,
+    link: Annotated[
+        float, options.option("GB/S", "Of --card to other cards, in one direction.", min=0)
+    ] = 32.0,
+    price: Annotated[
+        float | None,
+        options.option("PRICE", "Of an hour of one --card.", min=0, show_default=False),
+    ] = None,
+    whole: Annotated[
+        bool,
+        typer.Option("--all", help="Show every number of cards, not the best of each card alone."),
+    ] = False,
+    plot: Annotated[
+        Path | None, options.option("FILE", "Draw cost against inter-token latency (SVG).")
+    ] = None,
+    output_format: Annotated[
+        options.Format,
+        typer.Option("--format", "-o", help="How to print the result; yaml is a fleet of it."),
+    ] = options.Format.TABLE,
+) -> None:
+    """Show what one model needs for one load, on every card.
+
+    For each card, and each number of cards that share the layers: replicas, latencies and cost,
+    the cheapest first. The figures are estimated from data sheets, not measured; the last column
+    says what such estimates are off by in the median. -o yaml prints a fleet to go on with.
+    """
+    from inferno_operator.cli.catalogue import read_hardware, read_models
+    from inferno_operator.cli.offline.model_config import read_config
+    from inferno_operator.cli.sizing import (
+        CENTS,
+        Load,
+        Placement,
+        SizeRequest,
+        build_card,
+        read_prices,
+    )
+    from inferno_operator.cli.sizing import size as size_model
+    from inferno_operator.cli.tables.sizing import describe_sizing, draw_sizing, tabulate_sizing
+
+    load = Load(
+        options.parse_rate(rate, "--rate"),
+        input_tokens,
+        output_tokens,
+        options.parse_duration_ms(ttft, "--ttft"),
+        options.parse_duration_ms(itl, "--itl"),
+    )
+    hardware = read_hardware()
+    known = [hardware.card(name) for name in accelerator] or list(hardware.accelerators)
+    if card:
+        known.append(build_card(card, memory, bandwidth, tflops, link, price))
+    own = read_prices(prices)
+    config = read_config(model_config) if model_config else read_models().model(model).config
+    placements = [
+        Placement(each, count, own.get(each.name, each.price))
+        for each in known
+        for count in sorted(set(cards))
+    ]
+    request = SizeRequest(model, config, model_config or model, dtype, kv_dtype, load)
+    sizing = size_model(request, placements, hardware)
+    money = options.Money(currency, CENTS)
+    if plot is not None:
+        write(plot, draw_sizing(sizing, money))
+    if output_format is options.Format.YAML:
+        import yaml
+
+        for line in sizing.warnings:
+            typer.echo(f"# {line}")
+        typer.echo(yaml.safe_dump_all(sizing.fleet, sort_keys=False), nl=False)
+        return
+    show(
+        output_format,
+        sizing.to_json,
+        lambda: describe_sizing(sizing, money, whole=whole),
+        lambda: tabulate_sizing(sizing, money),
+    )
+
+
 @app.command(
     epilog=options.examples(
         "inferno sample | inferno plan -",

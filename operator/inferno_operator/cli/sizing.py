@@ -1,0 +1,388 @@
+"""`inferno size`: what one model needs for one load, on every card of the catalogue; pure.
+
+Each card, and each number of cards that share the layers, is an accelerator of a fleet with one
+Server; the fleet is sized as any other, and is what `-o yaml` prints.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from inferno_operator.cli.catalogue import (
+    Card,
+    DoesNotFitError,
+    EstimateRequest,
+    KnownHardware,
+    ModelEstimate,
+    estimate,
+    list_warnings,
+)
+from inferno_operator.cli.offline.documents import Document
+from inferno_operator.cli.offline.manifests import object_name
+from inferno_operator.cli.offline.model_config import read_architecture
+from inferno_operator.cli.offline.system import parse_system
+from inferno_operator.resources import (
+    Accelerator,
+    AcceleratorSpec,
+    Metadata,
+    Model,
+    ModelSpec,
+    Optimizer,
+    Server,
+    ServiceClass,
+)
+from inferno_operator.runtime.files import read_text
+from inferno_optimizer.errors import InputError
+from inferno_optimizer.explain.options import Option, explain
+
+CENTS = 100
+"""Cents of a unit of prices."""
+
+SERVICE_CLASS = "Standard"
+
+APART_PLACEMENTS = 8
+"""Placements of which every pair is tried with prefill and decode apart."""
+
+PREFILL_BATCH = 8
+"""Most prompts that a prefill replica computes in a step."""
+
+NETWORK = 50.0
+"""What a card sends to another server [GB/s]: 400 Gbit/s."""
+
+HANDOVER_MS = 5.0
+"""Time to hand a request over from prefill to decode, besides that of its cache [ms]."""
+
+Estimates = Sequence[tuple["Placement", ModelEstimate]]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load, and its targets.
+
+    Attributes
+    ----------
+    rate
+        [requests/s].
+    input_tokens, output_tokens
+        Mean tokens of requests.
+    ttft_ms, itl_ms
+        Most that the mean time to first token and the mean inter-token latency may be [ms].
+    """
+
+    rate: float
+    input_tokens: int
+    output_tokens: int
+    ttft_ms: float
+    itl_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRequest:
+    """What is to be sized; the model and its precisions are as in `EstimateRequest`."""
+
+    name: str
+    config: Mapping[str, Any]
+    origin: str
+    weights: str
+    cache: str
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Some cards that share the layers of each replica.
+
+    `price` is that of one card [units of money/hour]; None: it is not known.
+    """
+
+    card: Card
+    cards: int
+    price: float | None
+
+    @property
+    def name(self) -> str:
+        """The name of the accelerator, such as 2xH100."""
+        return self.card.name if self.cards == 1 else f"{self.cards}x{self.card.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What a placement needs for the load.
+
+    `option` is None where the model cannot be placed; `reason` says why that, or why the targets
+    are out of reach, and is empty where they hold.
+    """
+
+    placement: Placement
+    reason: str
+    option: Option | None = None
+    output_tokens_per_hour: float = 0.0
+
+    @property
+    def cost(self) -> float | None:
+        """Cost of all replicas [units of money/hour]; None: the price is not known."""
+        if self.option is None or self.placement.price is None:
+            return None
+        return self.option.cards * self.placement.price
+
+    @property
+    def cost_per_million(self) -> float | None:
+        """Cost of a million output tokens [units of money]; None: the price is not known."""
+        return None if self.cost is None else self.cost / self.output_tokens_per_hour * 1e6
+
+    def to_json(self) -> Mapping[str, object]:
+        """The result as JSON; latencies in ms, `maxRate` in requests/min of one replica."""
+        placement, option = self.placement, self.option
+        found: dict[str, object] = {
+            "accelerator": placement.name,
+            "type": placement.card.name,
+            "cardsPerReplica": placement.cards,
+        }
+        if self.reason or option is None:
+            return {**found, "reason": self.reason}
+        return {
+            **found,
+            "replicas": option.replicas,
+            "cards": option.cards,
+            "maxBatch": option.max_batch_size,
+            "ttftMs": option.ttft_ms,
+            "itlMs": option.itl_ms,
+            "maxRate": option.max_rate,
+            "costPerHour": self.cost,
+            "costPerMillionOutputTokens": self.cost_per_million,
+            "errorPercent": option.error_percent,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What every placement needs, those that hold the targets first, the cheapest of them first.
+
+    `apart` is an option with prefill and decode apart that costs less than all others, if there is
+    one. `fleet` are the custom resources, with the accelerators that hold the targets and have a
+    price; `warnings` are what a reader has to know of the figures.
+    """
+
+    request: SizeRequest
+    sized: Sequence[Sized]
+    apart: Option | None
+    fleet: Sequence[Mapping[str, Any]]
+    warnings: Sequence[str]
+
+    @property
+    def best(self) -> Sequence[Sized]:
+        """The first of each card."""
+        firsts: dict[str, Sized] = {}
+        for each in self.sized:
+            firsts.setdefault(each.placement.card.name, each)
+        return tuple(firsts.values())
+
+    def to_json(self) -> object:
+        """The result as JSON."""
+        load, apart = self.request.load, self.apart
+        return {
+            "model": self.request.name,
+            "load": {
+                "requestsPerSecond": load.rate,
+                "inputTokens": load.input_tokens,
+                "outputTokens": load.output_tokens,
+                "ttftMs": load.ttft_ms,
+                "itlMs": load.itl_ms,
+            },
+            "options": [each.to_json() for each in self.sized],
+            "apart": apart
+            and {
+                "placement": apart.accelerator,
+                "cards": apart.cards,
+                "ttftMs": apart.ttft_ms,
+                "itlMs": apart.itl_ms,
+                "costPerHour": apart.cost / CENTS,
+            },
+            "warnings": list(self.warnings),
+        }
+
+
+def size(request: SizeRequest, placements: Sequence[Placement], hardware: KnownHardware) -> Sizing:
+    """Find what a model needs for a load on each placement.
+
+    Raises
+    ------
+    InputError
+        A precision is not known, the config.json has a mistake, or the model fits nowhere.
+    """
+    estimates, excluded = _estimate_all(request, placements, hardware)
+    if not estimates:
+        raise InputError(f"{request.name} fits on none of the cards: {excluded[-1].reason}")
+    by_name = {placement.name: placement for placement, _ in estimates}
+    per_hour = request.load.rate * request.load.output_tokens * 3600
+    sized = [
+        Sized(by_name[option.accelerator], _word_reason(option.reason), option, per_hour)
+        for option in _explain(request, estimates)
+    ]
+    ranked = sorted((*sized, *excluded), key=_rank)
+    holding = {each.placement.name for each in ranked if not each.reason}
+    used = [(p, e) for p, e in estimates if p.name in holding] or estimates
+    # Without a price a card would count as free.
+    priced = [(p, e) for p, e in used if p.price is not None] or used
+    fleet, warnings = _build_fleet(request, priced), list_warnings([each for _, each in used])
+    pool = _select_for_roles(ranked, estimates)
+    if apart := _find_apart(request, pool, ranked[0]):
+        fleet = _build_fleet(request, pool, apart=True)
+    return Sizing(request, ranked, apart, list(fleet), warnings)
+
+
+def _explain(
+    request: SizeRequest, estimates: Estimates, *, apart: bool = False
+) -> Sequence[Option]:
+    """Size the server of the fleet; returns its options, the usable ones first."""
+    fleet = _build_fleet(request, estimates, apart=apart)
+    return explain(parse_system([Document(each, "the fleet") for each in fleet]), request.name)
+
+
+def _select_for_roles(ranked: Sequence[Sized], estimates: Estimates) -> Estimates:
+    """Return the best placement of each card with a price, and its largest one."""
+    by_name = {placement.name: (placement, each) for placement, each in estimates}
+    priced = [s for s in ranked if s.placement.price is not None and s.placement.name in by_name]
+    firsts = {each.placement.card.name: each.placement.name for each in reversed(priced)}
+    return [by_name[name] for name in list(firsts.values())[::-1][:APART_PLACEMENTS]]
+
+
+def _find_apart(request: SizeRequest, pool: Estimates, best: Sized) -> Option | None:
+    """Return the cheapest option with roles, if it costs less than what does both."""
+    least = math.inf if best.reason or best.cost is None else best.cost
+    whole = {placement.name for placement, _ in pool}
+    found = _explain(request, pool, apart=True)
+    options = (o for o in found if not o.reason and o.accelerator not in whole)
+    cheapest = min(options, key=lambda option: option.cost, default=None)
+    return cheapest if cheapest is not None and cheapest.cost / CENTS < least else None
+
+
+def _word_reason(reason: str) -> str:
+    """Name targets as the options of the command do."""
+    return reason.replace("slo-itl", "--itl").replace("slo-ttft", "--ttft")
+
+
+def _rank(sized: Sized) -> tuple[bool, bool, float]:
+    """What holds the targets first, and known costs before unknown ones; else as solvers do."""
+    # Costs are rounded, so that the sum of the same price is the same.
+    return bool(sized.reason), sized.cost is None, round(sized.cost or 0.0, 6)
+
+
+def _estimate_all(
+    request: SizeRequest, placements: Sequence[Placement], hardware: KnownHardware
+) -> tuple[Estimates, Sequence[Sized]]:
+    """Return the estimates, and the placements on which the model does not fit."""
+    heads = read_architecture(request.config, request.origin).heads
+    estimates, excluded = list[tuple[Placement, ModelEstimate]](), list[Sized]()
+    load = request.load
+    for placement in placements:
+        if heads % placement.cards:
+            excluded.append(Sized(placement, f"{placement.cards} cards cannot share {heads} heads"))
+            continue
+        wanted = EstimateRequest(
+            request.name,
+            request.config,
+            request.origin,
+            placement.cards,
+            request.weights,
+            request.cache,
+            load.input_tokens,
+            load.output_tokens,
+        )
+        try:
+            estimates.append((placement, estimate(wanted, placement.card, hardware)))
+        except DoesNotFitError as problem:
+            excluded.append(Sized(placement, problem.why))
+    return estimates, excluded
+
+
+def _build_fleet(
+    request: SizeRequest, estimates: Estimates, *, apart: bool = False
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the custom resources: one Server, and all that it may run on."""
+    load, name = request.load, object_name(request.name)
+    for placement, _ in estimates:
+        spec = AcceleratorSpec.json_of(
+            name=placement.name,
+            type=placement.card.name,
+            multiplicity=placement.cards,
+            cost=round((placement.price or 0.0) * placement.cards * CENTS, 4),
+        )
+        yield Accelerator.json_of(
+            metadata=Metadata.json_of(name=object_name(placement.name)), spec=spec
+        )
+    # The cards of a replica are those of the accelerator, so that a card may stand there with
+    # several numbers of them.
+    data = [{**each.data(), "acc": placement.name, "accCount": 1} for placement, each in estimates]
+    transfer = None
+    if apart:
+        prefill = {"role": "Prefill", "maxBatchSize": PREFILL_BATCH, "maxNumSeqs": PREFILL_BATCH}
+        data += [{**each, **role} for each in data for role in (prefill, {"role": "Decode"})]
+        bytes_of_token = (
+            estimates[0][1].roofline.cached_bytes(load.input_tokens) / load.input_tokens
+        )
+        transfer = {"perRequestMs": HANDOVER_MS, "perTokenMs": bytes_of_token / NETWORK / 1e6}
+    spec = ModelSpec.json_of(name=request.name, transfer=transfer, data=data)
+    yield Model.json_of(metadata=Metadata.json_of(name=name), spec=spec)
+    target = {"model": request.name, "slo-itl": load.itl_ms, "slo-ttft": load.ttft_ms}
+    yield ServiceClass.json_of(
+        metadata=Metadata.json_of(name=object_name(SERVICE_CLASS)),
+        spec={"name": SERVICE_CLASS, "priority": 1, "data": [target]},
+    )
+    traffic = {
+        "arrivalRate": round(load.rate * 60, 6),
+        "avgInTokens": load.input_tokens,
+        "avgOutTokens": load.output_tokens,
+    }
+    yield Server.json_of(
+        metadata=Metadata.json_of(name=name),
+        spec={
+            "name": request.name,
+            "class": SERVICE_CLASS,
+            "model": request.name,
+            "currentAlloc": {"accelerator": "", "numReplicas": 0, "load": traffic},
+        },
+    )
+    yield Optimizer.json_of(
+        metadata=Metadata.json_of(name="inferno"),
+        spec={"optimize": False, "data": {"optimizer": {"unlimited": True}}},
+    )
+
+
+def build_card(
+    name: str, memory: float, bandwidth: float, tflops: float, link: float, price: float | None
+) -> Card:
+    """Return a card that the options describe."""
+    needed = {"--memory": memory, "--bandwidth": bandwidth, "--tflops": tflops}
+    if missing := [option for option, value in needed.items() if not value]:
+        raise InputError(f"--card {name}: {', '.join(missing)}: missing")
+    return Card(
+        name=name,
+        source="",
+        memory=memory,
+        bandwidth=bandwidth,
+        flops16=tflops,
+        link=link,
+        price=price,
+    )
+
+
+def read_prices(file: Path | None) -> Mapping[str, float]:
+    """Return the prices of a file, by card."""
+    if file is None:
+        return {}
+
+    try:
+        found = yaml.safe_load(read_text(str(file)))
+    except yaml.YAMLError as error:
+        raise InputError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{file}: not lines such as H100: 2.50")
+    for card, price in found.items():
+        if isinstance(price, bool) or not isinstance(price, int | float) or price < 0:
+            raise InputError(f"{file}: {card}: {price!r} is no price, such as 2.50")
+    return {str(card): float(price) for card, price in found.items()}
