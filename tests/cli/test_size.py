@@ -10,7 +10,7 @@ import yaml
 
 from inferno_operator.cli.catalogue import KnownModel, read_hardware, read_models
 from inferno_operator.cli.options import parse_duration_ms, parse_rate
-from inferno_operator.cli.sizing import Load, Placement, SizeRequest, size
+from inferno_operator.cli.sizing import CardGroup, SizeRequest, WantedLoad, size
 from inferno_optimizer.errors import InputError
 from tests.cli.program import inferno
 
@@ -161,10 +161,10 @@ def test_a_mistake_is_one_line(arguments: list[str], message: str) -> None:
 @pytest.mark.parametrize("model", read_models().models, ids=lambda model: model.name)
 def test_every_model_fits_somewhere(model: KnownModel) -> None:
     hardware = read_hardware()
-    load = Load(1.0, 1000, 300, ttft_ms=60_000, itl_ms=1000)
+    load = WantedLoad(1.0, 1000, 300, ttft_ms=60_000, itl_ms=1000)
     request = SizeRequest(model.name, model.config, model.name, "", "bf16", load)
     cards = [
-        Placement(each, count, each.price) for each in hardware.accelerators for count in (1, 8)
+        CardGroup(each, count, each.price) for each in hardware.accelerators for count in (1, 8)
     ]
 
     found = size(request, cards, hardware).sized

@@ -21,6 +21,7 @@ OF_THE_SHELL = frozenset("|<>;&$`")
 
 OFFLINE = (
     *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno plan "),
+    "inferno size ",
     *("inferno floor ", "inferno migrate ", "inferno replay ", "inferno --version"),
 )
 """Commands that need nothing but the program."""

@@ -56,11 +56,11 @@ NETWORK = 50.0
 HANDOVER_MS = 5.0
 """Time to hand a request over from prefill to decode, besides that of its cache [ms]."""
 
-Estimates = Sequence[tuple["Placement", ModelEstimate]]
+Estimates = Sequence[tuple["CardGroup", ModelEstimate]]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class WantedLoad:
     """The load, and its targets.
 
     Attributes
@@ -89,11 +89,11 @@ class SizeRequest:
     origin: str
     weights: str
     cache: str
-    load: Load
+    load: WantedLoad
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class CardGroup:
     """Some cards that share the layers of each replica.
 
     `price` is that of one card [units of money/hour]; None: it is not known.
@@ -117,7 +117,7 @@ class Sized:
     are out of reach, and is empty where they hold.
     """
 
-    placement: Placement
+    placement: CardGroup
     reason: str
     option: Option | None = None
     output_tokens_per_hour: float = 0.0
@@ -159,7 +159,7 @@ class Sized:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing:
+class SizeResult:
     """What every placement needs, those that hold the targets first, the cheapest of them first.
 
     `apart` is an option with prefill and decode apart that costs less than all others, if there is
@@ -206,7 +206,9 @@ class Sizing:
         }
 
 
-def size(request: SizeRequest, placements: Sequence[Placement], hardware: KnownHardware) -> Sizing:
+def size(
+    request: SizeRequest, placements: Sequence[CardGroup], hardware: KnownHardware
+) -> SizeResult:
     """Find what a model needs for a load on each placement.
 
     Raises
@@ -232,7 +234,7 @@ def size(request: SizeRequest, placements: Sequence[Placement], hardware: KnownH
     pool = _select_for_roles(ranked, estimates)
     if apart := _find_apart(request, pool, ranked[0]):
         fleet = _build_fleet(request, pool, apart=True)
-    return Sizing(request, ranked, apart, list(fleet), warnings)
+    return SizeResult(request, ranked, apart, list(fleet), warnings)
 
 
 def _explain(
@@ -273,11 +275,11 @@ def _rank(sized: Sized) -> tuple[bool, bool, float]:
 
 
 def _estimate_all(
-    request: SizeRequest, placements: Sequence[Placement], hardware: KnownHardware
+    request: SizeRequest, placements: Sequence[CardGroup], hardware: KnownHardware
 ) -> tuple[Estimates, Sequence[Sized]]:
     """Return the estimates, and the placements on which the model does not fit."""
     heads = read_architecture(request.config, request.origin).heads
-    estimates, excluded = list[tuple[Placement, ModelEstimate]](), list[Sized]()
+    estimates, excluded = list[tuple[CardGroup, ModelEstimate]](), list[Sized]()
     load = request.load
     for placement in placements:
         if heads % placement.cards:

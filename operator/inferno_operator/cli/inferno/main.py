@@ -165,16 +165,16 @@ def size(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.model_config import read_config
     from inferno_operator.cli.sizing import (
         CENTS,
-        Load,
-        Placement,
+        CardGroup,
         SizeRequest,
+        WantedLoad,
         build_card,
         read_prices,
     )
     from inferno_operator.cli.sizing import size as size_model
     from inferno_operator.cli.tables.sizing import describe_sizing, draw_sizing, tabulate_sizing
 
-    load = Load(
+    load = WantedLoad(
         options.parse_rate(rate, "--rate"),
         input_tokens,
         output_tokens,
@@ -188,7 +188,7 @@ def size(  # noqa: PLR0913 - an argument for each option
     own = read_prices(prices)
     config = read_config(model_config) if model_config else read_models().model(model).config
     placements = [
-        Placement(each, count, own.get(each.name, each.price))
+        CardGroup(each, count, own.get(each.name, each.price))
         for each in known
         for count in sorted(set(cards))
     ]

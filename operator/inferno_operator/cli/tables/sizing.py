@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from inferno_operator.cli.options import Money
-from inferno_operator.cli.sizing import Sized, Sizing
+from inferno_operator.cli.sizing import Sized, SizeResult
 from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_operator.pages import charts
 from inferno_operator.pages.charts import Frame, Named
@@ -22,7 +22,7 @@ STYLE = f"""\
 UNPRICED = "-"
 
 
-def describe_sizing(sizing: Sizing, money: Money, *, whole: bool = False) -> Iterator[Part]:
+def describe_sizing(sizing: SizeResult, money: Money, *, whole: bool = False) -> Iterator[Part]:
     """Yield the load, what holds its targets, the best first, and why the others do not.
 
     Unless the `whole` is asked for, each card is there once, with its best number of cards.
@@ -53,7 +53,7 @@ def describe_sizing(sizing: Sizing, money: Money, *, whole: bool = False) -> Ite
     yield from sizing.warnings
 
 
-def tabulate_sizing(sizing: Sizing, money: Money) -> TextTable:
+def tabulate_sizing(sizing: SizeResult, money: Money) -> TextTable:
     """Return all that holds the targets, the best first."""
     return _tabulate([each for each in sizing.sized if not each.reason], money)
 
@@ -90,7 +90,7 @@ def _row(sized: Sized) -> tuple[str, ...]:
     )
 
 
-def draw_sizing(sizing: Sizing, money: Money) -> str:
+def draw_sizing(sizing: SizeResult, money: Money) -> str:
     """Return cost against ITL as an SVG document; a broken line joins what nothing else beats.
 
     What costs more than `DEAREST` times the least is left out.
