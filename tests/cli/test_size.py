@@ -110,6 +110,17 @@ def test_a_card_and_prices_of_ones_own(tmp_path: Path) -> None:
     assert (own["costPerHour"], known["costPerHour"]) == (0.5, 1.25)
 
 
+def test_prices_in_another_currency_are_not_mixed_with_those_of_the_catalogue(
+    tmp_path: Path,
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("H100: 1.25\n")
+
+    found = options("Qwen3-8B", "--prices", prices, "--currency", "EUR")
+
+    assert {each["type"] for each in found if each.get("costPerHour")} == {"H100"}
+
+
 def test_the_table_has_each_card_once_and_all_has_every_number_of_cards() -> None:
     few = inferno("size", "Qwen3-32B", *LOAD).stdout.decode()
     whole = inferno("size", "Qwen3-32B", *LOAD, "--all").stdout.decode()

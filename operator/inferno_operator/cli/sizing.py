@@ -269,9 +269,15 @@ def _word_reason(reason: str) -> str:
 
 
 def _rank(sized: Sized) -> tuple[bool, bool, float]:
-    """What holds the targets first, and known costs before unknown ones; else as solvers do."""
+    """What holds the targets first, and known costs before unknown ones; else as solvers do.
+
+    Without a price fewer cards are better, and what is out has most cards first: the fastest.
+    """
+    option, cost = sized.option, sized.cost
+    if sized.reason or option is None:
+        return True, True, -sized.placement.cards
     # Costs are rounded, so that the sum of the same price is the same.
-    return bool(sized.reason), sized.cost is None, round(sized.cost or 0.0, 6)
+    return False, cost is None, option.cards if cost is None else round(cost, 6)
 
 
 def _estimate_all(
@@ -355,9 +361,7 @@ def _build_fleet(
     )
 
 
-def build_card(
-    name: str, memory: float, bandwidth: float, tflops: float, link: float, price: float | None
-) -> Card:
+def build_card(name: str, memory: float, bandwidth: float, tflops: float, link: float) -> Card:
     """Return a card that the options describe."""
     needed = {"--memory": memory, "--bandwidth": bandwidth, "--tflops": tflops}
     if missing := [option for option, value in needed.items() if not value]:
@@ -369,7 +373,6 @@ def build_card(
         bandwidth=bandwidth,
         flops16=tflops,
         link=link,
-        price=price,
     )
 
 

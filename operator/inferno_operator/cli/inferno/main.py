@@ -80,6 +80,9 @@ PLAN_EXAMPLES = options.examples(
 
 MODEL_HELP = "A model of `inferno catalogue models`, or with --model-config any name."
 DTYPE_HELP = "Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published."
+OWN_CURRENCY = (
+    "The currency of your prices; prices of the catalogue are in USD, and count there only."
+)
 OWN_PRICES = (
     "Your prices of an hour of a card, in lines such as H100: 2.50, before the catalogue's."
 )
@@ -127,7 +130,7 @@ def size(  # noqa: PLR0913 - an argument for each option
         str, options.option("NAME", "Precision of the cache: bf16 or fp8.")
     ] = "bf16",
     prices: Annotated[Path | None, options.option("FILE", OWN_PRICES)] = None,
-    currency: Annotated[str, options.option("NAME", "The currency of your prices.")] = "USD",
+    currency: Annotated[str, options.option("NAME", OWN_CURRENCY)] = "USD",
     card: Annotated[
         str, options.option("NAME", "A card of your own, beside all.", show_default=False)
     ] = "",
@@ -183,12 +186,14 @@ def size(  # noqa: PLR0913 - an argument for each option
     )
     hardware = read_hardware()
     known = [hardware.card(name) for name in accelerator] or list(hardware.accelerators)
+    own, is_usd = dict(read_prices(prices)), currency == "USD"
     if card:
-        known.append(build_card(card, memory, bandwidth, tflops, link, price))
-    own = read_prices(prices)
+        known.append(build_card(card, memory, bandwidth, tflops, link))
+        if price is not None:
+            own[card] = price
     config = read_config(model_config) if model_config else read_models().model(model).config
     placements = [
-        CardGroup(each, count, own.get(each.name, each.price))
+        CardGroup(each, count, own.get(each.name, each.price if is_usd else None))
         for each in known
         for count in sorted(set(cards))
     ]
