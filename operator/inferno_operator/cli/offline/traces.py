@@ -7,6 +7,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +25,12 @@ STEPS = ("client", "start_s", "rate_per_s", "input_mean", "output_mean")
 
 # Columns of a file with a request on each line; `client` is optional.
 REQUESTS = ("arrival_s", "input_tokens", "output_tokens")
+
+# Other names of columns, and what their numbers are multiplied by.
+RATES = {"rate_per_min": 1 / 60, "rate_per_h": 1 / 3600}
+
+# Columns with dates and times (ISO 8601) instead of seconds.
+TIMES = ("start", "arrival", "timestamp")
 
 REQUESTS_STEP_S = 60.0  # steps into which single requests are counted [s]
 MOST_STEPS = 1_000_000  # most of these steps: nearly two years
@@ -61,13 +68,16 @@ def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: No
     if not header:
         raise InputError(f"{path}: is empty")
     refuse_semicolons(header, path)
-    requests = "arrival_s" in header
+    requests = "arrival_s" in header or {*REQUESTS[1:]} <= {*header}
     columns = REQUESTS if requests else STEPS
-    _refuse_missing(path, header, columns)
-    remark([*_list_unused(path, header, ("client", *columns))])
+    own = _find_columns(header, columns)
+    _refuse_missing(path, own, columns)
+    remark([*_list_unused(path, header, own, ("client", *columns))])
     lines = ((number, line) for number, line in enumerate(reader, 2) if any(line))
-    named = ((f"{path}:{n}", _list_cells(f"{path}:{n}", header, line)) for n, line in lines)
-    rows = [_read_request(*row) if requests else _read_step(*row) for row in named]
+    cells = (
+        Cells(f"{path}:{n}", _list_cells(f"{path}:{n}", header, line), own) for n, line in lines
+    )
+    rows = [_read_request(row) if requests else _read_step(row) for row in cells]
     if not rows:
         raise InputError(f"{path}: has no line below its header")
     remark([*_warn_without_output(rows)])
@@ -110,19 +120,33 @@ def _read_text(path: str) -> str:
     return decoded(plain, path)
 
 
-def _refuse_missing(path: str, header: Sequence[str], wanted: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in header]
+def _find_columns(header: Sequence[str], wanted: Sequence[str]) -> Mapping[str, str]:
+    """Return the names that a file has for the columns that it needs."""
+    others = {"start_s": TIMES, "arrival_s": TIMES, "rate_per_s": tuple(RATES)}
+    found = {}
+    for column in wanted:
+        names = (column, *others.get(column, ()))
+        if own := next((name for name in names if name in header), None):
+            found[column] = own
+    return found
+
+
+def _refuse_missing(path: str, own: Mapping[str, str], wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in own]
     if missing:
         raise InputError(
             f"{path}:1: no column {', '.join(missing)}; expected either columns"
             f" {', '.join(STEPS)} (rates per interval) or columns {', '.join(REQUESTS)} (single"
-            f" requests)"
+            f" requests); also {', '.join(TIMES)} with dates, and {', '.join(RATES)}"
         )
 
 
-def _list_unused(path: str, header: Sequence[str], known: Sequence[str]) -> Iterator[str]:
+def _list_unused(
+    path: str, header: Sequence[str], own: Mapping[str, str], known: Sequence[str]
+) -> Iterator[str]:
+    used = {"client", *own.values()}
     for name in header:
-        if name not in known:
+        if name not in used:
             missing = [column for column in known if column not in header]
             yield f"{path}:1: column {name!r} is not used{nearest(name, missing)}"
 
@@ -143,38 +167,72 @@ def _list_cells(origin: str, header: Sequence[str], line: Sequence[str]) -> dict
     return dict(zip(header, line, strict=False))
 
 
-def _read_step(origin: str, cells: Mapping[str, str]) -> TraceRow:
-    rate = _read_number(origin, cells, "rate_per_s")
-    lengths = [_read_length(origin, cells, name, needed=rate > 0) for name in STEPS[3:]]
-    client = cells.get("client", "").strip()
-    if not client:
-        raise InputError(f"{origin}: client: is empty")
-    return TraceRow(origin, client, _read_number(origin, cells, "start_s"), rate, *lengths)
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of a line by the names of the columns; `own` are the names that are needed."""
+
+    origin: str
+    texts: Mapping[str, str]
+    own: Mapping[str, str]
+
+    @property
+    def client(self) -> str:
+        """The client, or nothing."""
+        return self.texts.get("client", "").strip()
+
+    def read_time(self, column: str) -> float:
+        """Return a time [s]."""
+        if self.own[column] not in TIMES:
+            return self.read_number(column)
+        text = self._text(column)
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError as error:
+            raise InputError(
+                f"{self.origin}: {self.own[column]}: must be a date and time such as"
+                f" 2026-11-29T08:00:00Z, not {cut(text)!r}"
+            ) from error
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def read_length(self, column: str, *, needed: bool) -> float:
+        """Return a number of tokens; NaN if it is empty and not needed."""
+        if not needed and not self._text(column).strip():
+            return math.nan
+        return self.read_number(column)
+
+    def read_number(self, column: str) -> float:
+        """Return a number of at least 0, in the unit of the column that is needed."""
+        name, text = self.own[column], self._text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value >= 0):
+            raise InputError(
+                f"{self.origin}: {name}: must be a number of at least 0, not {cut(text)!r}"
+            )
+        if value > MAX_COUNT:
+            raise InputError(
+                f"{self.origin}: {name}: must be at most {MAX_COUNT}, not {cut(text)!r}"
+            )
+        return value * RATES.get(name, 1.0)
+
+    def _text(self, column: str) -> str:
+        return self.texts.get(self.own[column], "")
 
 
-def _read_request(origin: str, cells: Mapping[str, str]) -> TraceRow:
-    lengths = [_read_length(origin, cells, name, needed=True) for name in REQUESTS[1:]]
-    client = cells.get("client", "").strip() or ONLY_CLIENT
-    return TraceRow(origin, client, _read_number(origin, cells, "arrival_s"), 1.0, *lengths)
+def _read_step(cells: Cells) -> TraceRow:
+    rate = cells.read_number("rate_per_s")
+    lengths = [cells.read_length(name, needed=rate > 0) for name in STEPS[3:]]
+    if not cells.client:
+        raise InputError(f"{cells.origin}: client: is empty")
+    return TraceRow(cells.origin, cells.client, cells.read_time("start_s"), rate, *lengths)
 
 
-def _read_length(origin: str, cells: Mapping[str, str], column: str, *, needed: bool) -> float:
-    if not needed and not cells.get(column, "").strip():
-        return math.nan
-    return _read_number(origin, cells, column)
-
-
-def _read_number(origin: str, cells: Mapping[str, str], column: str) -> float:
-    text = cells.get(column, "")
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{origin}: {column}: must be a number of at least 0, not {cut(text)!r}")
-    if value > MAX_COUNT:
-        raise InputError(f"{origin}: {column}: must be at most {MAX_COUNT}, not {cut(text)!r}")
-    return value
+def _read_request(cells: Cells) -> TraceRow:
+    lengths = [cells.read_length(name, needed=True) for name in REQUESTS[1:]]
+    client = cells.client or ONLY_CLIENT
+    return TraceRow(cells.origin, client, cells.read_time("arrival_s"), 1.0, *lengths)
 
 
 def _build_from_steps(path: str, rows: Sequence[TraceRow]) -> Trace:

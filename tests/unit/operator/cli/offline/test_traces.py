@@ -1,6 +1,7 @@
 """Traces in files: what is read, and the line of what is wrong."""
 
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,14 @@ BAD = {
     "negative": (
         f"{HEADER}a,0,1,1,1\na,60,-2,1,1\n",
         "{path}:3: rate_per_s: must be a number of at least 0, not '-2'",
+    ),
+    "no-date": (
+        "client,start,rate_per_s,input_mean,output_mean\na,8 o'clock,1,1,1\n",
+        "{path}:2: start: must be a date and time such as 2026-11-29T08:00:00Z, not",
+    ),
+    "negative-per-minute": (
+        "client,start_s,rate_per_min,input_mean,output_mean\na,0,-1,1,1\n",
+        "{path}:2: rate_per_min: must be a number of at least 0, not '-1'",
     ),
     "no-number": (
         f"{HEADER}a,0,1,x,1\n",
@@ -98,6 +107,49 @@ def test_steps_of_several_clients_are_columns(tmp_path: Path) -> None:
     assert (trace.clients, trace.step_s) == (("a", "b"), 60.0)
     assert trace.rate.T.tolist() == [[1.5, 0.0, 2.0], [0.0, 1.0, 0.0]]
     assert trace.input_tokens.T.tolist() == [[10.0, 10.0, 12.0], [5.0, 5.0, 5.0]]
+
+
+@pytest.mark.parametrize(
+    ("header", "steps"),
+    [
+        ("client,start_s,rate_per_min,input_mean,output_mean", [("0", "90"), ("60", "120")]),
+        ("client,start_s,rate_per_h,input_mean,output_mean", [("0", "5400"), ("60", "7200")]),
+        (
+            "client,start,rate_per_s,input_mean,output_mean",
+            [("2026-11-29T23:59:30Z", "1.5"), ("2026-11-30T00:00:30", "2")],
+        ),
+        (
+            "client,timestamp,rate_per_min,input_mean,output_mean",
+            [("2026-11-29 09:00+01:00", "90"), ("2026-11-29 09:01+01:00", "120")],
+        ),
+    ],
+)
+def test_times_may_be_dates_and_rates_per_minute_or_hour(
+    header: str, steps: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text("\n".join([header, *(f"a,{time},{rate},10,20" for time, rate in steps)]))
+
+    trace = read_trace(str(file), _refuse_remarks)
+
+    assert trace.step_s == 60.0
+    assert trace.rate[:, 0] == pytest.approx([1.5, 2.0])
+
+
+@pytest.mark.parametrize("column", ["arrival", "timestamp"])
+def test_requests_may_come_at_dates(column: str, tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    times = ("2026-11-29T08:00:01.5Z", "2026-11-29T08:00:40Z", "2026-11-29T08:01:00Z")
+    lines = "".join(f"{time},10,20\n" for time in times)
+    file.write_text(f"{column},input_tokens,output_tokens\n{lines}")
+
+    trace = read_trace(str(file), _refuse_remarks)
+
+    assert trace.rate[:, 0] * 60 == pytest.approx([2, 1])
+
+
+def _refuse_remarks(remarks: Sequence[str]) -> None:
+    assert list(remarks) == []
 
 
 def test_a_compressed_file_is_read_as_a_plain_one(tmp_path: Path) -> None:
