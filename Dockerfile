@@ -10,7 +10,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY manifests/image manifests/image
 COPY optimizer optimizer
 COPY operator operator
-COPY samples/policies samples/policies
+COPY samples samples
 RUN manifests/image/install.sh . /opt/inferno
 
 FROM ${BASE}

@@ -1,18 +1,31 @@
 """`inferno sample`: what can be optimized right after the installation."""
 
+from pathlib import Path
+
+import pytest
 import yaml
 
-from tests.cli.program import SAMPLE, inferno
+from tests.cli.program import ROOT, SAMPLE, inferno
 
 
-def test_the_sample_of_the_package_is_the_one_of_the_pages() -> None:
-    order = yaml.safe_load((SAMPLE / "kustomization.yaml").read_text())["resources"]
-    files = [yaml.safe_load_all((SAMPLE / name).read_text()) for name in order]
+@pytest.mark.parametrize(
+    ("options", "folder"), [([], SAMPLE), (["--fleet"], ROOT / "samples/fleet")]
+)
+def test_a_sample_is_the_one_of_the_pages(options: list[str], folder: Path) -> None:
+    order = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    files = [yaml.safe_load_all((folder / name).read_text()) for name in order]
 
-    printed = inferno("sample").stdout.decode()
+    printed = inferno("sample", *options).stdout.decode()
 
     objects = [found for found in yaml.safe_load_all(printed) if found]
     assert objects == [found for file in files for found in file if found]
+
+
+def test_the_load_is_the_one_of_the_pages() -> None:
+    file = ROOT / "samples/traces/servegen-m-large.csv"
+
+    assert inferno("sample", "--trace").stdout == file.read_bytes()
+    assert inferno("sample", "--trace", "--fleet").returncode == 2
 
 
 def test_what_is_printed_can_be_optimized() -> None:

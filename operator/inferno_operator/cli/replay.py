@@ -22,7 +22,6 @@ import numpy as np
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
-import inferno_operator
 from inferno_operator.cli import options
 from inferno_operator.cli.offline.traces import find_client_line
 from inferno_operator.cli.options import CENTS, Money
@@ -30,6 +29,7 @@ from inferno_operator.cli.tables.table import Part as Printed
 from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources import Load, Measure
 from inferno_operator.resources.schema import Number, Part
+from inferno_operator.runtime.files import find_sample
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, Incident, divide_sums, find_worst_incidents
 from inferno_optimizer.replay.fleet import (
@@ -270,14 +270,12 @@ def import_policy(name: str) -> Policy:
 
 @cache
 def load_sample(name: str) -> ModuleType:
-    """Load a file of `samples/policies`, which the wheel has beside the packages.
+    """Load a file of `samples/policies`.
 
     Its name as a module is none that a policy of the user has, so that a changed copy can be
     replayed beside it.
     """
-    package = Path(inferno_operator.__file__).parent
-    folders = (package / "policies", package.parents[1] / "samples" / "policies")
-    file = next((each for each in folders if each.is_dir()), folders[0]) / f"{name}.py"
+    file = find_sample(f"policies/{name}.py")
     spec = spec_from_file_location(f"inferno_operator.policies.{name}", file)
     if spec is None or spec.loader is None or not file.exists():
         raise InputError(f"{file}: No such file")

@@ -5,6 +5,7 @@ import os
 from io import FileIO
 from pathlib import Path
 
+import inferno_operator
 from inferno_optimizer.errors import InputError
 
 
@@ -115,3 +116,10 @@ def _write_all(file: FileIO, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[file.write(rest) :]
+
+
+def find_sample(name: str) -> Path:
+    """Return a file or folder of `samples`, which the wheel has beside the packages."""
+    package = Path(inferno_operator.__file__).parent
+    folders = (package / "samples", package.parents[1] / "samples")
+    return next((each for each in folders if each.is_dir()), folders[0]) / name

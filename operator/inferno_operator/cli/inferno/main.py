@@ -223,15 +223,29 @@ def size(  # noqa: PLR0913 - an argument for each option
         "inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b",
     )
 )
-def sample() -> None:
+def sample(
+    *,
+    fleet: Annotated[
+        bool, typer.Option("--fleet", help="Print a fleet of 20 servers and 9 types of cards.")
+    ] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Print a recorded load of 5 days, to replay.")
+    ] = False,
+) -> None:
     """Print a small system, to try the other commands with.
 
     It has two servers of one model, and what they may run on. Write it to a file, change it, and
     give the file to the other commands.
     """
-    from importlib.resources import files
+    from inferno_operator.cli.offline.manifests import read_sample
+    from inferno_operator.runtime.files import find_sample
 
-    text = files("inferno_operator.cli.offline").joinpath("sample.yaml").read_text("utf-8")
+    if fleet and trace:
+        raise InputError("--fleet and --trace are two files: print one after the other")
+    if trace:
+        text = find_sample("traces/servegen-m-large.csv").read_text("utf-8")
+    else:
+        text = read_sample("fleet" if fleet else "small")
     typer.echo(text, nl=False)
 
 

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import yaml
+
 from inferno_operator.cli.offline.documents import Document, parse_documents
+from inferno_operator.runtime.files import find_sample
 from inferno_optimizer.errors import InputError
 
 SUFFIXES = (".json", ".yaml", ".yml")  # files of a folder that are read
@@ -41,6 +44,13 @@ UNNAMED = "unnamed"
 def object_name(name: str) -> str:
     """A name that Kubernetes takes: lower case letters, digits and hyphens of a name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63].rstrip("-") or UNNAMED
+
+
+def read_sample(name: str) -> str:
+    """Return the files of a folder of samples as one, in their order."""
+    folder = find_sample(name)
+    files = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))["resources"]
+    return "---\n".join((folder / file).read_text("utf-8") for file in files)
 
 
 def read_documents(paths: Iterable[str], namespace: str = "") -> list[Document]:
