@@ -144,8 +144,7 @@ class PerformanceData(Part):
     max_num_seqs: PositiveInteger | None = None
     """Most requests that a replica serves together."""
     origin: Origin | None = None
-    """Where the parameters come from: measured, published by others, or estimated from data sheets.
-    """
+    """Where the parameters come from: measured, published by others, or estimated (data sheets)."""
     error_percent: ErrorPercent | None = None
     """Median error of predicted times [percent]."""
 

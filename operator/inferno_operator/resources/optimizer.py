@@ -95,7 +95,7 @@ class OptimizerSpec(Part):
     """Optimize again after this time [s]; absent means only when asked for."""
     mode: Literal["Auto", "Approve", "Recommend"] = "Auto"
     """Auto carries plans out; Approve waits until a person approves each; Recommend only writes
-    desiredAlloc.
+    desiredAlloc, and nothing in the namespace is scaled.
     """
     guard: Guard | None = None
     """Limits beyond which a plan waits for approval, also in mode Auto."""

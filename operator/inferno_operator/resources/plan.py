@@ -58,8 +58,7 @@ class PlanStep(Part):
     after: Annotated[Items[Placement], Field(alias="to")] = ()
     """What is decided; empty means nothing."""
     via: Annotated[Items[NonNegativeInteger], Field(max_length=MAX_VIA)] = ()
-    """Replicas in between, if they go in steps (spec.guard.window); an approved Plan goes at once.
-    """
+    """Replicas in between, if they go in steps (spec.guard.window); once approved, all at once."""
     cost_change: Number = 0.0
     """Change of the cost [cents/hour]."""
     reason: str

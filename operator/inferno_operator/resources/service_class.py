@@ -35,8 +35,8 @@ class Target(Part):
     slo_ttft_percentile: Annotated[Percentile | None, Field(alias="slo-ttft-percentile")] = None
     """Share of the requests that have to stay within slo-ttft [percent]."""
     slo_itl_percentile: Annotated[Percentile | None, Field(alias="slo-itl-percentile")] = None
-    """Share of requests whose mean inter-token latency must meet slo-itl [percent]; needs
-    stepParms.
+    """Share of requests whose mean inter-token latency must meet slo-itl [percent]; without
+    stepParms the mean of all requests must.
     """
 
 

@@ -122,6 +122,9 @@ class WorkloadObjects:
                 return
             async with limit:
                 self.forget_scale(place)
+                manifest = self.get(place)  # it may have changed, or have gone, in the meantime
+                if manifest is None:
+                    return
                 try:
                     scale = await self._read_scale(place, manifest)
                 except GoneError:

@@ -110,3 +110,5 @@ def test_every_field_of_ours_has_a_description(resource: type[Resource]) -> None
 
     assert fields
     assert not [name for name, field in fields if not field.get("description")]
+    texts = [field.get("description", "") for _, field in fields]
+    assert [text for text in texts if text != text.strip()] == []
