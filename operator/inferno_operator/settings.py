@@ -105,7 +105,7 @@ VARIABLES = (
         "Headers for Prometheus, one per line, such as X-Scope-OrgID: team.",
         "FILE",
     ),
-    Variable("INFERNO_PROMETHEUS_KEY", "Private key of that certificate.", "FILE"),
+    Variable("INFERNO_PROMETHEUS_KEY", "Private key of the client certificate.", "FILE"),
     Variable(
         "INFERNO_PROMETHEUS_PARAMS",
         "Additional parameters of each query, such as namespace=prod&dedup=true.",

@@ -14,7 +14,7 @@ from inferno_operator.controllers.capacity.counts import divide_cards
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.background import Follower, client_of
 from tests.cluster.machines import KINDS, Machines, machines
-from tests.cluster.scene import ACCOUNT, Scene, condition
+from tests.cluster.scene import ACCOUNT, Scene, condition, in_opposite_modes
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -139,6 +139,7 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
     assert seen.events > 8
 
 
+@in_opposite_modes
 def test_optimizations_hand_out_the_counted_cards(
     operator: StartOperator, scene: Scene, cluster: Machines
 ) -> None:

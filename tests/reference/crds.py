@@ -170,7 +170,7 @@ def _limits(schema: Schema) -> str:
         for key, text in LIMITS.items()
         if key in schema and schema[key] != MOST
     ]
-    if "default" in schema:
+    if schema.get("default", "") != "":
         default = schema["default"]
         shown = str(default).lower() if isinstance(default, bool) else default
         told.append(f"default {code(shown)}")

@@ -906,6 +906,23 @@ async def test_a_booster_that_is_missing_is_named_and_nothing_is_written() -> No
     assert scene.replicas()["m-a"] == 0
 
 
+async def test_a_booster_that_is_created_again_gets_what_was_decided() -> None:
+    scene = Scene()
+    scene.decide(A=2)
+    await scene.actuate()
+    assert scene.backends()[0]["minReplicas"] == 2
+    scene.cluster.remove(KTHENA.booster, Key("default", "m"))
+    assert (await scene.actuate(after=MINUTE))["reason"] == "NoModelBooster"
+
+    backends = [{"name": name, "minReplicas": 0, "maxReplicas": 1} for name in ("a", "b")]
+    kind = {"apiVersion": KTHENA.booster.api_version, "kind": KTHENA.booster.kind}
+    metadata = {"name": "m", "uid": "another"}
+    scene.cluster.add({**kind, "metadata": metadata, "spec": {"backends": backends}})
+    await scene.actuate(after=SECOND)
+
+    assert scene.backends()[0]["minReplicas"] == 2
+
+
 async def test_all_boosters_of_a_server_are_its_own() -> None:
     scene = Scene(backends=OF_TWO)
     scene.add(KTHENA.booster, "n", {"backend": {"name": "a", "replicas": 1}})
