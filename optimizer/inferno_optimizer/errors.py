@@ -6,6 +6,7 @@ InfernoError
 │   ├── InvalidObjectsError         several objects are invalid
 │   ├── ManifestError               a manifest is no valid custom resource
 │   ├── ConversionError             a backend of a ModelBooster cannot be converted
+│   ├── DoesNotFitError             a model does not fit on its cards
 │   └── UnreadablePlanError         the decisions of a Plan cannot be read
 ├── UnsupportedError                this version does not support the request
 ├── SolverError                     the solver failed or gave no usable answer

@@ -100,7 +100,7 @@ def test_every_command_that_prints_money_has_the_option() -> None:
         "console",
         "console-server",
     )
-    offline = ("plan", "explain", "report", "replay", "study", "floor")
+    offline = ("size", "plan", "explain", "report", "replay", "study", "floor")
 
     assert offering == {
         *(f"inferno {name}" for name in offline),

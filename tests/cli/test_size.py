@@ -14,6 +14,7 @@ from inferno_operator.cli.sizing import CardGroup, SizeRequest, WantedLoad, size
 from inferno_optimizer.errors import InputError
 from tests.cli.program import inferno
 
+OWN_CARD = ["Qwen3-8B", "--card", "X1", "--memory", "80", "--bandwidth", "3350", "--tflops", "989"]
 LOAD = ("--rate", "7/s", "--input", "1000", "--output", "300", "--ttft", "500ms", "--itl", "40ms")
 
 
@@ -110,6 +111,45 @@ def test_a_card_and_prices_of_ones_own(tmp_path: Path) -> None:
     assert (own["costPerHour"], known["costPerHour"]) == (0.5, 1.25)
 
 
+@pytest.mark.parametrize("lines", ["H10O: 2", "H100: .inf", "H100: true", "- H100", "H100: two"])
+def test_prices_that_cannot_be_meant_are_refused(lines: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(lines)
+
+    printed = inferno("size", "Qwen3-8B", "--prices", prices)
+
+    assert printed.returncode == 2
+    [line] = printed.stderr.decode().splitlines()
+    assert line.startswith(f"inferno: {prices}: ")
+
+
+@pytest.mark.parametrize("arguments", [("--currency", "EUR"), ("--accelerator", "MI325X")])
+def test_without_any_price_the_fewest_cards_come_first(arguments: tuple[str, ...]) -> None:
+    found = options("Qwen3-8B", *arguments, "--rate", "1e-9/s")
+
+    assert {each["costPerHour"] for each in found if "reason" not in each} == {None}
+    assert found[0]["cards"] == 1
+
+
+def test_the_price_of_a_card_is_found_in_either_case(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("h100: 1.25\n")
+    twice = ("--accelerator", "H100", "--accelerator", "h100", "--cards", "1")
+
+    [found] = options("Qwen3-8B", *twice, "--prices", prices)
+
+    assert found["costPerHour"] == 1.25
+
+
+def test_cards_that_cannot_share_a_model_hide_no_other_reason() -> None:
+    found = options("Llama-3.3-70B", "--cards", "3", "--cards", "1", "--accelerator", "H100",
+                    "--accelerator", "B200")  # fmt: skip
+
+    reasons = [each["reason"] for each in found if each["type"] == "H100"]
+    assert reasons[0].startswith("the weights take 141 GB")
+    assert reasons[1] == "3 cards cannot share 64 heads"
+
+
 def test_prices_in_another_currency_are_not_mixed_with_those_of_the_catalogue(
     tmp_path: Path,
 ) -> None:
@@ -152,12 +192,18 @@ def test_the_picture_names_what_nothing_else_beats(tmp_path: Path) -> None:
         (["Qwen3-8B", "--itl", "40"], "--itl: '40' is not a duration such as 40ms or 1.5s"),
         (["Qwen3-8B", "--ttft", "0ms"], "--ttft: '0ms' is not a duration"),
         (["Qwen3-8B", "--accelerator", "H101"], "--accelerator: 'H101' is not known"),
-        (
-            ["Qwen3-8B", "--card", "X1", "--memory", "9"],
-            "--card X1: --bandwidth, --tflops: missing",
-        ),
+        (["Qwen3-8B", "--card", "X1", "--memory", "9"], "--card X1: --bandwidth is missing"),
+        ([*OWN_CARD, "--link", "0"], "--card X1: --link: must be above 0, not 0"),
+        ([*OWN_CARD, "--bandwidth", "inf"], "--card X1: --bandwidth: must be above 0, not inf"),
+        ([*OWN_CARD, "--price", "nan"], "--price: nan is no price"),
+        ([*OWN_CARD, "--card", "h100"], "--card h100: the catalogue has it; choose another name"),
+        (["Qwen3-8B", "--price", "2"], "--price: needs --card, whose it is"),
+        (["Qwen3-8B", "--rate", "1e6/s"], "--rate: must be at most 100000/s, not '1e6/s'"),
+        (["Qwen3-8B", "--rate", "1e400/s"], "--rate: '1e400/s' is not a rate"),
+        (["Qwen3-8B", "--output", "json"], "--output: 'json' is no number of tokens"),
+        (["Qwen3-8B", "--cards", "3"], "Qwen3-8B runs on none of the cards: 3 cards cannot share"),
         (["Qwen3-8B", "--dtype", "fp7"], "--dtype: 'fp7' is not known"),
-        (["Kimi-K2", "--cards", "1", "--accelerator", "L4"], "Kimi-K2 fits on none of the cards"),
+        (["Kimi-K2", "--cards", "1", "--accelerator", "L4"], "Kimi-K2 runs on none of the cards"),
         (["Qwen3-8B", "--model-config", "absent.json"], "absent.json"),
     ],
 )

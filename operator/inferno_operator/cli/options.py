@@ -18,6 +18,7 @@ from inferno_operator.runtime.texts import join_names
 from inferno_operator.settings import VARIABLES, Variable, file
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.solution import Reason, Solution
+from inferno_optimizer.validation import MAX_COUNT
 
 HELP = {"help_option_names": ["-h", "--help"]}  # settings of both programs
 
@@ -126,6 +127,7 @@ InNamespace = Annotated[
 QUANTITY = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*(\S*)\s*")
 
 MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "min": 6e4}
+MOST_RATE = 1e5  # of one model [requests/s]: what takes longer than seconds to size
 PER_SECOND = {
     **dict.fromkeys(("/s", "/sec", "rps", "req/s"), 1.0),
     **dict.fromkeys(("/m", "/min", "rpm", "req/min"), 1 / 60),
@@ -152,14 +154,26 @@ def parse_rate(text: str, option: str) -> float:
     InputError
         It is no number above 0, or has no unit, or none that is known.
     """
-    return _parse_quantity(text, option, PER_SECOND, "a rate such as 7/s or 420/min")
+    rate = _parse_quantity(text, option, PER_SECOND, "a rate such as 7/s or 420/min")
+    if rate > MOST_RATE:
+        raise InputError(f"{option}: must be at most {MOST_RATE:g}/s, not {text!r}")
+    return rate
+
+
+def parse_tokens(text: str, option: str) -> int:
+    """Return a number of tokens; raises InputError if it is none, such as a format."""
+    if not text.isdecimal() or not 0 < int(text) <= MAX_COUNT:
+        raise InputError(f"{option}: {text!r} is no number of tokens; formats are for --format")
+    return int(text)
 
 
 def _parse_quantity(text: str, option: str, units: dict[str, float], wanted: str) -> float:
     match = QUANTITY.fullmatch(text)
-    if match is None or match[2].lower() not in units or not (value := float(match[1])):
+    unit = match[2].lower() if match else ""
+    value = float(match[1]) * units.get(unit, 0.0) if match else 0.0
+    if not 0 < value <= MAX_COUNT:
         raise InputError(f"{option}: {text!r} is not {wanted}")
-    return value * units[match[2].lower()]
+    return value
 
 
 DURATION = re.compile(r"(?P<number>[0-9]{1,5})(?P<unit>[smhd])")

@@ -38,6 +38,7 @@ from inferno_operator.resources import (
 from inferno_operator.runtime.files import read_text
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option, explain
+from inferno_optimizer.suggestions import alternatives
 
 CENTS = 100
 """Cents of a unit of prices."""
@@ -218,21 +219,22 @@ def size(
     """
     estimates, excluded = _estimate_all(request, placements, hardware)
     if not estimates:
-        raise InputError(f"{request.name} fits on none of the cards: {excluded[-1].reason}")
+        raise InputError(f"{request.name} runs on none of the cards: {excluded[0].reason}")
     by_name = {placement.name: placement for placement, _ in estimates}
     per_hour = request.load.rate * request.load.output_tokens * 3600
     sized = [
         Sized(by_name[option.accelerator], _word_reason(option.reason), option, per_hour)
         for option in _explain(request, estimates)
     ]
-    ranked = sorted((*sized, *excluded), key=_rank)
+    ranked = (*sorted(sized, key=_rank), *excluded)
     holding = {each.placement.name for each in ranked if not each.reason}
     used = [(p, e) for p, e in estimates if p.name in holding] or estimates
     # Without a price a card would count as free.
     priced = [(p, e) for p, e in used if p.price is not None] or used
     fleet, warnings = _build_fleet(request, priced), list_warnings([each for _, each in used])
     pool = _select_for_roles(ranked, estimates)
-    if apart := _find_apart(request, pool, ranked[0]):
+    apart = _find_apart(request, pool, ranked[0]) if pool else None
+    if apart is not None:
         fleet = _build_fleet(request, pool, apart=True)
     return SizeResult(request, ranked, apart, list(fleet), warnings)
 
@@ -246,11 +248,13 @@ def _explain(
 
 
 def _select_for_roles(ranked: Sequence[Sized], estimates: Estimates) -> Estimates:
-    """Return the best placement of each card with a price, and its largest one."""
-    by_name = {placement.name: (placement, each) for placement, each in estimates}
-    priced = [s for s in ranked if s.placement.price is not None and s.placement.name in by_name]
-    firsts = {each.placement.card.name: each.placement.name for each in reversed(priced)}
-    return [by_name[name] for name in list(firsts.values())[::-1][:APART_PLACEMENTS]]
+    """Return the best group of each card with a price, the best cards first."""
+    by_name = {group.name: (group, each) for group, each in estimates}
+    firsts: dict[str, str] = {}
+    for each in ranked:
+        if each.placement.price is not None and each.placement.name in by_name:
+            firsts.setdefault(each.placement.card.name, each.placement.name)
+    return [by_name[name] for name in list(firsts.values())[:APART_PLACEMENTS]]
 
 
 def _find_apart(request: SizeRequest, pool: Estimates, best: Sized) -> Option | None:
@@ -283,13 +287,17 @@ def _rank(sized: Sized) -> tuple[bool, bool, float]:
 def _estimate_all(
     request: SizeRequest, placements: Sequence[CardGroup], hardware: KnownHardware
 ) -> tuple[Estimates, Sequence[Sized]]:
-    """Return the estimates, and the placements on which the model does not fit."""
+    """Return the estimates, and where the model does not fit or cannot be shared, in this order."""
     heads = read_architecture(request.config, request.origin).heads
-    estimates, excluded = list[tuple[CardGroup, ModelEstimate]](), list[Sized]()
+    estimates, too_large, unshared = (
+        list[tuple[CardGroup, ModelEstimate]](),
+        list[Sized](),
+        list[Sized](),
+    )
     load = request.load
     for placement in placements:
         if heads % placement.cards:
-            excluded.append(Sized(placement, f"{placement.cards} cards cannot share {heads} heads"))
+            unshared.append(Sized(placement, f"{placement.cards} cards cannot share {heads} heads"))
             continue
         wanted = EstimateRequest(
             request.name,
@@ -304,8 +312,8 @@ def _estimate_all(
         try:
             estimates.append((placement, estimate(wanted, placement.card, hardware)))
         except DoesNotFitError as problem:
-            excluded.append(Sized(placement, problem.why))
-    return estimates, excluded
+            too_large.append(Sized(placement, problem.why))
+    return estimates, (*too_large, *unshared)
 
 
 def _build_fleet(
@@ -330,8 +338,10 @@ def _build_fleet(
     if apart:
         prefill = {"role": "Prefill", "maxBatchSize": PREFILL_BATCH, "maxNumSeqs": PREFILL_BATCH}
         data += [{**each, **role} for each in data for role in (prefill, {"role": "Decode"})]
-        bytes_of_token = (
-            estimates[0][1].roofline.cached_bytes(load.input_tokens) / load.input_tokens
+        # One number for all: that of the fewest cards, each of which sends most.
+        bytes_of_token = max(
+            each.roofline.cached_bytes(load.input_tokens) / load.input_tokens
+            for _, each in estimates
         )
         transfer = {"perRequestMs": HANDOVER_MS, "perTokenMs": bytes_of_token / NETWORK / 1e6}
     spec = ModelSpec.json_of(name=request.name, transfer=transfer, data=data)
@@ -342,7 +352,7 @@ def _build_fleet(
         spec={"name": SERVICE_CLASS, "priority": 1, "data": [target]},
     )
     traffic = {
-        "arrivalRate": round(load.rate * 60, 6),
+        "arrivalRate": float(f"{load.rate * 60:.12g}"),
         "avgInTokens": load.input_tokens,
         "avgOutTokens": load.output_tokens,
     }
@@ -361,33 +371,58 @@ def _build_fleet(
     )
 
 
-def build_card(name: str, memory: float, bandwidth: float, tflops: float, link: float) -> Card:
-    """Return a card that the options describe."""
-    needed = {"--memory": memory, "--bandwidth": bandwidth, "--tflops": tflops}
-    if missing := [option for option, value in needed.items() if not value]:
-        raise InputError(f"--card {name}: {', '.join(missing)}: missing")
-    return Card(
-        name=name,
-        source="",
-        memory=memory,
-        bandwidth=bandwidth,
-        flops16=tflops,
-        link=link,
+def build_card(name: str, figures: Mapping[str, float | None], hardware: KnownHardware) -> Card:
+    """Return a card that options describe: `--memory`, `--bandwidth`, `--tflops`, `--link`.
+
+    Raises InputError if one is missing or not above 0, or the catalogue has a card of the name.
+    """
+    if any(object_name(known.name) == object_name(name) for known in hardware.accelerators):
+        raise InputError(f"--card {name}: the catalogue has it; choose another name")
+    for option, value in figures.items():
+        if value is None:
+            raise InputError(f"--card {name}: {option} is missing")
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"--card {name}: {option}: must be above 0, not {value:g}")
+    memory, bandwidth, tflops, link = figures.values()
+    return Card.model_validate(
+        {
+            "name": name,
+            "source": "",
+            "memory": memory,
+            "bandwidth": bandwidth,
+            "flops16": tflops,
+            "link": link,
+        }
     )
 
 
-def read_prices(file: Path | None) -> Mapping[str, float]:
-    """Return the prices of a file, by card."""
+def read_prices(file: Path | None, cards: Sequence[Card]) -> Mapping[str, float]:
+    """Return the prices of a file, by card.
+
+    Raises InputError if the file has other lines than names of the cards and prices.
+    """
     if file is None:
         return {}
-
     try:
         found = yaml.safe_load(read_text(str(file)))
     except yaml.YAMLError as error:
         raise InputError(f"{file}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(found, dict):
         raise InputError(f"{file}: not lines such as H100: 2.50")
+    names = {card.name.casefold(): card.name for card in cards}
+    prices = {}
     for card, price in found.items():
-        if isinstance(price, bool) or not isinstance(price, int | float) or price < 0:
-            raise InputError(f"{file}: {card}: {price!r} is no price, such as 2.50")
-    return {str(card): float(price) for card, price in found.items()}
+        if str(card).casefold() not in names:
+            near = alternatives(str(card), list(names.values()))
+            raise InputError(f"{file}: {card}: no such card{near}")
+        check_price(f"{file}: {card}", price)
+        prices[names[str(card).casefold()]] = float(price)
+    return prices
+
+
+def check_price(place: str, price: object) -> None:
+    """Refuse what is no price; the message begins with its place."""
+    if isinstance(price, bool) or not isinstance(price, int | float):
+        raise InputError(f"{place}: {price!r} is no price, such as 2.50")
+    if not (math.isfinite(price) and price >= 0):
+        raise InputError(f"{place}: {price!r} is no price, such as 2.50")

@@ -104,8 +104,8 @@ def size(  # noqa: PLR0913 - an argument for each option
         int, options.option("N", "Mean input tokens of requests.", "--input", min=1)
     ] = 1000,
     output_tokens: Annotated[
-        int, options.option("N", "Mean output tokens of requests.", "--output", min=1)
-    ] = 300,
+        str, options.option("N", "Mean output tokens of requests; the format is -o.", "--output")
+    ] = "300",
     ttft: Annotated[str, options.option("TIME", "Most mean time to first token.")] = "1s",
     itl: Annotated[str, options.option("TIME", "Most mean inter-token latency.")] = "50ms",
     accelerator: Annotated[
@@ -134,18 +134,18 @@ def size(  # noqa: PLR0913 - an argument for each option
     card: Annotated[
         str, options.option("NAME", "A card of your own, beside all.", show_default=False)
     ] = "",
-    memory: Annotated[float, options.option("GB", "Of --card.", min=0)] = 0.0,
-    bandwidth: Annotated[float, options.option("GB/S", "Of the memory of --card.", min=0)] = 0.0,
+    memory: Annotated[float | None, options.option("GB", "Of --card.")] = None,
+    bandwidth: Annotated[float | None, options.option("GB/S", "Of the memory of --card.")] = None,
     tflops: Annotated[
-        float, options.option("TFLOP/S", "Of --card, dense, with 16 bits.", min=0)
-    ] = 0.0,
-    link: Annotated[
-        float, options.option("GB/S", "Of --card to other cards, in one direction.", min=0)
-    ] = 32.0,
-    price: Annotated[
-        float | None,
-        options.option("PRICE", "Of an hour of one --card.", min=0, show_default=False),
+        float | None, options.option("TFLOP/S", "Of --card, dense, with 16 bits.")
     ] = None,
+    link: Annotated[
+        float | None,
+        options.option(
+            "GB/S", "Of --card to other cards, in one direction; 32 is PCIe 4.0.", show_default="32"
+        ),
+    ] = None,
+    price: Annotated[float | None, options.option("PRICE", "Of an hour of one --card.")] = None,
     whole: Annotated[
         bool,
         typer.Option("--all", help="Show every number of cards, not the best of each card alone."),
@@ -172,6 +172,7 @@ def size(  # noqa: PLR0913 - an argument for each option
         SizeRequest,
         WantedLoad,
         build_card,
+        check_price,
         read_prices,
     )
     from inferno_operator.cli.sizing import size as size_model
@@ -180,17 +181,25 @@ def size(  # noqa: PLR0913 - an argument for each option
     load = WantedLoad(
         options.parse_rate(rate, "--rate"),
         input_tokens,
-        output_tokens,
+        options.parse_tokens(output_tokens, "--output"),
         options.parse_duration_ms(ttft, "--ttft"),
         options.parse_duration_ms(itl, "--itl"),
     )
     hardware = read_hardware()
-    known = [hardware.card(name) for name in accelerator] or list(hardware.accelerators)
-    own, is_usd = dict(read_prices(prices)), currency == "USD"
+    chosen = {each.name: each for each in map(hardware.card, accelerator)}
+    known = list(chosen.values()) or list(hardware.accelerators)
+    figures = {"--memory": memory, "--bandwidth": bandwidth, "--tflops": tflops, "--link": link}
+    given = [name for name, value in {**figures, "--price": price}.items() if value is not None]
+    if given and not card:
+        raise InputError(f"{given[0]}: needs --card, whose it is")
     if card:
-        known.append(build_card(card, memory, bandwidth, tflops, link))
-        if price is not None:
-            own[card] = price
+        known.append(
+            build_card(card, {**figures, "--link": 32.0 if link is None else link}, hardware)
+        )
+    own, is_usd = dict(read_prices(prices, known)), currency == "USD"
+    if price is not None:
+        check_price("--price", price)
+        own[card] = price
     config = read_config(model_config) if model_config else read_models().model(model).config
     placements = [
         CardGroup(each, count, own.get(each.name, each.price if is_usd else None))
@@ -199,7 +208,7 @@ def size(  # noqa: PLR0913 - an argument for each option
     ]
     request = SizeRequest(model, config, model_config or model, dtype, kv_dtype, load)
     sizing = size_model(request, placements, hardware)
-    money = options.Money(currency, CENTS)
+    money = options.Money(options.parse_currency(currency).unit, CENTS)
     if plot is not None:
         write(plot, draw_sizing(sizing, money))
     if output_format is options.Format.YAML:
