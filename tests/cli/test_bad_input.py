@@ -131,8 +131,8 @@ def test_each_invalid_object_is_a_line(tmp_path: Path) -> None:
 
     assert refused.returncode == 2
     assert refused.stderr.decode().splitlines() == [
-        "inferno: a.yaml:11: Accelerator a100: spec.cost must be a valid number, not '4O'",
-        "inferno: a.yaml:20: Accelerator g2: spec.cost must be a valid number, not '2S'",
+        "inferno: a.yaml:9: Accelerator a100: spec.cost must be a valid number, not '4O'",
+        "inferno: a.yaml:18: Accelerator g2: spec.cost must be a valid number, not '2S'",
     ]
 
 
@@ -144,7 +144,7 @@ def test_a_name_that_no_api_server_takes_is_told(tmp_path: Path) -> None:
 
     assert planned.returncode == 0
     assert planned.stderr.decode() == (
-        "warning: a.yaml:16: Accelerator G_2: metadata.name: the API server refuses 'G_2'; "
+        "warning: a.yaml:14: Accelerator G_2: metadata.name: the API server refuses 'G_2'; "
         "write 'g-2'\n"
     )
 
