@@ -14,7 +14,7 @@ from inferno_operator.controllers.capacity.counts import divide_cards
 from inferno_operator.resources import GROUP, VERSION
 from tests.cluster.background import Follower, client_of
 from tests.cluster.machines import KINDS, Machines, machines
-from tests.cluster.scene import ACCOUNT, Scene, condition, in_opposite_modes
+from tests.cluster.scene import ACCOUNT, Mode, Scene, condition, in_mode, in_opposite_modes
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
 from tests.controlplane.deployments import deployment
@@ -141,14 +141,14 @@ def test_two_namespaces_that_share_never_exceed_the_pool(
 
 @in_opposite_modes
 def test_optimizations_hand_out_the_counted_cards(
-    operator: StartOperator, scene: Scene, cluster: Machines
+    operator: StartOperator, scene: Scene, cluster: Machines, mode: Mode
 ) -> None:
     cluster.add_nodes(2 * len(KINDS))
     model = objects.model("M", [objects.performance("H100")])
     asked = objects.optimizer(optimize=False, parameters={"saturationPolicy": "PriorityExhaustive"})
     server = objects.server("s", wanted=99)
     scene.apply(ACCOUNT, *accelerators(), capacity(), model, objects.service_class(), server, asked)
-    operator()
+    in_mode(operator, mode.environment)()
 
     def decided() -> int:
         scene.optimize()

@@ -19,7 +19,7 @@ from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Load, Measure, Measured, Server
 from inferno_operator.resources.objects import Key
 from tests.cluster.motion import ENGINES, Mover, PodTimes, manifests, moving
-from tests.cluster.scene import Manifest, Scene, condition, in_opposite_modes
+from tests.cluster.scene import Manifest, Mode, Scene, condition, in_mode, in_opposite_modes
 from tests.conftest import StartOperator
 from tests.controlplane.processes import Processes
 from tests.controlplane.waiting import wait_until
@@ -302,10 +302,10 @@ def with_a_measured_server(warm: World, scene: Scene, *, max_batch_size: int) ->
 @in_opposite_modes
 @pytest.mark.usefixtures("crds_installed")
 def test_an_optimization_uses_the_measured_load(
-    warm: World, scene: Scene, operator: StartOperator
+    warm: World, scene: Scene, operator: StartOperator, mode: Mode
 ) -> None:
     environment = with_a_measured_server(warm, scene, max_batch_size=16)
-    operator(environment=environment)
+    in_mode(operator, mode.environment)(environment=environment)
 
     scene.optimize()
 
