@@ -145,6 +145,13 @@ def _yaml_text(document: object) -> str:
     return str(yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True))
 
 
+def show_objects(manifests: Iterable[object]) -> None:
+    """Print several objects as one YAML file."""
+    import yaml
+
+    typer.echo(yaml.safe_dump_all(manifests, sort_keys=False, allow_unicode=True), nl=False)
+
+
 def show(
     output: Format,
     document: Callable[[], object],

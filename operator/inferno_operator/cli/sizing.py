@@ -45,8 +45,11 @@ CENTS = 100
 
 SERVICE_CLASS = "Standard"
 
-APART_PLACEMENTS = 8
-"""Placements of which every pair is tried with prefill and decode apart."""
+LINK = 32.0
+"""Bandwidth between cards of one's own, unless it is given [GB/s]: PCIe 4.0 x16."""
+
+GROUPS_APART = 8
+"""Groups of cards of which every pair is tried with prefill and decode apart."""
 
 PREFILL_BATCH = 8
 """Most prompts that a prefill replica computes in a step."""
@@ -111,14 +114,65 @@ class CardGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCard:
+    """A card as options describe it; what is not given is None, and without a name there is none.
+
+    `memory` [GB], `bandwidth` [GB/s], `tflops` [TFLOP/s], `link` [GB/s], `price` [1/hour].
+    """
+
+    name: str
+    memory: float | None
+    bandwidth: float | None
+    tflops: float | None
+    link: float | None
+    price: float | None
+
+    def refuse_figures_without_name(self) -> None:
+        """Raise InputError if something is said of a card that has no name."""
+        said = {**self._figures(), "--price": self.price}
+        given = [option for option, value in said.items() if value is not None]
+        if given and not self.name:
+            raise InputError(f"{given[0]}: needs --card, whose it is")
+
+    def build(self, hardware: KnownHardware) -> Card:
+        """Return the card.
+
+        Raises InputError if a figure is missing or not above 0, or the catalogue has the name.
+        """
+        place = f"--card {self.name}"
+        if any(
+            object_name(known.name) == object_name(self.name) for known in hardware.accelerators
+        ):
+            raise InputError(f"{place}: the catalogue has it; choose another name")
+        figures = self._figures()
+        figures["--link"] = LINK if self.link is None else self.link
+        for option, value in figures.items():
+            if value is None:
+                raise InputError(f"{place}: {option} is missing")
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(f"{place}: {option}: must be above 0, not {value:g}")
+        names = ("memory", "bandwidth", "flops16", "link")
+        sheet = dict(zip(names, figures.values(), strict=True))
+        return Card.model_validate({"name": self.name, "source": "", **sheet})
+
+    def _figures(self) -> dict[str, float | None]:
+        return {
+            "--memory": self.memory,
+            "--bandwidth": self.bandwidth,
+            "--tflops": self.tflops,
+            "--link": self.link,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Sized:
-    """What a placement needs for the load.
+    """What a group needs for the load.
 
     `option` is None where the model cannot be placed; `reason` says why that, or why the targets
     are out of reach, and is empty where they hold.
     """
 
-    placement: CardGroup
+    group: CardGroup
     reason: str
     option: Option | None = None
     output_tokens_per_hour: float = 0.0
@@ -126,9 +180,9 @@ class Sized:
     @property
     def cost(self) -> float | None:
         """Cost of all replicas [units of money/hour]; None: the price is not known."""
-        if self.option is None or self.placement.price is None:
+        if self.option is None or self.group.price is None:
             return None
-        return self.option.cards * self.placement.price
+        return self.option.cards * self.group.price
 
     @property
     def cost_per_million(self) -> float | None:
@@ -137,11 +191,11 @@ class Sized:
 
     def to_json(self) -> Mapping[str, object]:
         """The result as JSON; latencies in ms, `maxRate` in requests/min of one replica."""
-        placement, option = self.placement, self.option
+        group, option = self.group, self.option
         found: dict[str, object] = {
-            "accelerator": placement.name,
-            "type": placement.card.name,
-            "cardsPerReplica": placement.cards,
+            "accelerator": group.name,
+            "type": group.card.name,
+            "cardsPerReplica": group.cards,
         }
         if self.reason or option is None:
             return {**found, "reason": self.reason}
@@ -161,7 +215,7 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class SizeResult:
-    """What every placement needs, those that hold the targets first, the cheapest of them first.
+    """What every group needs, those that hold the targets first, the cheapest of them first.
 
     `apart` is an option with prefill and decode apart that costs less than all others, if there is
     one. `fleet` are the custom resources, with the accelerators that hold the targets and have a
@@ -177,10 +231,7 @@ class SizeResult:
     @property
     def best(self) -> Sequence[Sized]:
         """The first of each card."""
-        firsts: dict[str, Sized] = {}
-        for each in self.sized:
-            firsts.setdefault(each.placement.card.name, each)
-        return tuple(firsts.values())
+        return _list_firsts(self.sized)
 
     def to_json(self) -> object:
         """The result as JSON."""
@@ -207,27 +258,25 @@ class SizeResult:
         }
 
 
-def size(
-    request: SizeRequest, placements: Sequence[CardGroup], hardware: KnownHardware
-) -> SizeResult:
-    """Find what a model needs for a load on each placement.
+def size(request: SizeRequest, groups: Sequence[CardGroup], hardware: KnownHardware) -> SizeResult:
+    """Find what a model needs for a load on each group.
 
     Raises
     ------
     InputError
         A precision is not known, the config.json has a mistake, or the model fits nowhere.
     """
-    estimates, excluded = _estimate_all(request, placements, hardware)
+    estimates, excluded = _estimate_all(request, groups, hardware)
     if not estimates:
         raise InputError(f"{request.name} runs on none of the cards: {excluded[0].reason}")
-    by_name = {placement.name: placement for placement, _ in estimates}
+    by_name = {group.name: group for group, _ in estimates}
     per_hour = request.load.rate * request.load.output_tokens * 3600
     sized = [
         Sized(by_name[option.accelerator], _word_reason(option.reason), option, per_hour)
         for option in _explain(request, estimates)
     ]
     ranked = (*sorted(sized, key=_rank), *excluded)
-    holding = {each.placement.name for each in ranked if not each.reason}
+    holding = {each.group.name for each in ranked if not each.reason}
     used = [(p, e) for p, e in estimates if p.name in holding] or estimates
     # Without a price a card would count as free.
     priced = [(p, e) for p, e in used if p.price is not None] or used
@@ -250,17 +299,22 @@ def _explain(
 def _select_for_roles(ranked: Sequence[Sized], estimates: Estimates) -> Estimates:
     """Return the best group of each card with a price, the best cards first."""
     by_name = {group.name: (group, each) for group, each in estimates}
-    firsts: dict[str, str] = {}
+    priced = [s for s in ranked if s.group.price is not None and s.group.name in by_name]
+    return [by_name[each.group.name] for each in _list_firsts(priced)[:GROUPS_APART]]
+
+
+def _list_firsts(ranked: Sequence[Sized]) -> Sequence[Sized]:
+    """Return the first of each card."""
+    firsts: dict[str, Sized] = {}
     for each in ranked:
-        if each.placement.price is not None and each.placement.name in by_name:
-            firsts.setdefault(each.placement.card.name, each.placement.name)
-    return [by_name[name] for name in list(firsts.values())[:APART_PLACEMENTS]]
+        firsts.setdefault(each.group.card.name, each)
+    return tuple(firsts.values())
 
 
 def _find_apart(request: SizeRequest, pool: Estimates, best: Sized) -> Option | None:
     """Return the cheapest option with roles, if it costs less than what does both."""
     least = math.inf if best.reason or best.cost is None else best.cost
-    whole = {placement.name for placement, _ in pool}
+    whole = {group.name for group, _ in pool}
     found = _explain(request, pool, apart=True)
     options = (o for o in found if not o.reason and o.accelerator not in whole)
     cheapest = min(options, key=lambda option: option.cost, default=None)
@@ -279,13 +333,13 @@ def _rank(sized: Sized) -> tuple[bool, bool, float]:
     """
     option, cost = sized.option, sized.cost
     if sized.reason or option is None:
-        return True, True, -sized.placement.cards
+        return True, True, -sized.group.cards
     # Costs are rounded, so that the sum of the same price is the same.
     return False, cost is None, option.cards if cost is None else round(cost, 6)
 
 
 def _estimate_all(
-    request: SizeRequest, placements: Sequence[CardGroup], hardware: KnownHardware
+    request: SizeRequest, groups: Sequence[CardGroup], hardware: KnownHardware
 ) -> tuple[Estimates, Sequence[Sized]]:
     """Return the estimates, and where the model does not fit or cannot be shared, in this order."""
     heads = read_architecture(request.config, request.origin).heads
@@ -295,24 +349,24 @@ def _estimate_all(
         list[Sized](),
     )
     load = request.load
-    for placement in placements:
-        if heads % placement.cards:
-            unshared.append(Sized(placement, f"{placement.cards} cards cannot share {heads} heads"))
+    for group in groups:
+        if heads % group.cards:
+            unshared.append(Sized(group, f"{group.cards} cards cannot share {heads} heads"))
             continue
         wanted = EstimateRequest(
             request.name,
             request.config,
             request.origin,
-            placement.cards,
+            group.cards,
             request.weights,
             request.cache,
             load.input_tokens,
             load.output_tokens,
         )
         try:
-            estimates.append((placement, estimate(wanted, placement.card, hardware)))
+            estimates.append((group, estimate(wanted, group.card, hardware)))
         except DoesNotFitError as problem:
-            too_large.append(Sized(placement, problem.why))
+            too_large.append(Sized(group, problem.why))
     return estimates, (*too_large, *unshared)
 
 
@@ -321,19 +375,19 @@ def _build_fleet(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the custom resources: one Server, and all that it may run on."""
     load, name = request.load, object_name(request.name)
-    for placement, _ in estimates:
+    for group, _ in estimates:
         spec = AcceleratorSpec.json_of(
-            name=placement.name,
-            type=placement.card.name,
-            multiplicity=placement.cards,
-            cost=round((placement.price or 0.0) * placement.cards * CENTS, 4),
+            name=group.name,
+            type=group.card.name,
+            multiplicity=group.cards,
+            cost=round((group.price or 0.0) * group.cards * CENTS, 4),
         )
         yield Accelerator.json_of(
-            metadata=Metadata.json_of(name=object_name(placement.name)), spec=spec
+            metadata=Metadata.json_of(name=object_name(group.name)), spec=spec
         )
     # The cards of a replica are those of the accelerator, so that a card may stand there with
     # several numbers of them.
-    data = [{**each.data(), "acc": placement.name, "accCount": 1} for placement, each in estimates]
+    data = [{**each.data(), "acc": group.name, "accCount": 1} for group, each in estimates]
     transfer = None
     if apart:
         prefill = {"role": "Prefill", "maxBatchSize": PREFILL_BATCH, "maxNumSeqs": PREFILL_BATCH}
@@ -371,38 +425,38 @@ def _build_fleet(
     )
 
 
-def build_card(name: str, figures: Mapping[str, float | None], hardware: KnownHardware) -> Card:
-    """Return a card that options describe: `--memory`, `--bandwidth`, `--tflops`, `--link`.
+def gather_groups(
+    hardware: KnownHardware,
+    names: Sequence[str],
+    counts: Sequence[int],
+    own: OwnCard,
+    prices: Path | None,
+    currency: str,
+) -> Sequence[CardGroup]:
+    """Return the cards of these names, or all, in each number, with their prices.
 
-    Raises InputError if one is missing or not above 0, or the catalogue has a card of the name.
+    Raises InputError if a name is not known, or the own card or a price cannot be used.
     """
-    if any(object_name(known.name) == object_name(name) for known in hardware.accelerators):
-        raise InputError(f"--card {name}: the catalogue has it; choose another name")
-    for option, value in figures.items():
-        if value is None:
-            raise InputError(f"--card {name}: {option} is missing")
-        if not (math.isfinite(value) and value > 0):
-            raise InputError(f"--card {name}: {option}: must be above 0, not {value:g}")
-    memory, bandwidth, tflops, link = figures.values()
-    return Card.model_validate(
-        {
-            "name": name,
-            "source": "",
-            "memory": memory,
-            "bandwidth": bandwidth,
-            "flops16": tflops,
-            "link": link,
-        }
-    )
+    chosen = {card.name: card for card in map(hardware.card, names)}
+    cards = list(chosen.values()) or list(hardware.accelerators)
+    own.refuse_figures_without_name()
+    if own.name:
+        cards.append(own.build(hardware))
+    own_prices = dict(_read_prices(prices, cards))
+    if own.price is not None:
+        own_prices[own.name] = _require_price("--price", own.price)
+    is_usd = currency == "USD"  # as the prices of the catalogue are
+    return [
+        CardGroup(card, count, own_prices.get(card.name, card.price if is_usd else None))
+        for card in cards
+        for count in sorted(set(counts))
+    ]
 
 
-def read_prices(file: Path | None, cards: Sequence[Card]) -> Mapping[str, float]:
-    """Return the prices of a file, by card.
-
-    Raises InputError if the file has other lines than names of the cards and prices.
-    """
+def _read_prices(file: Path | None, cards: Sequence[Card]) -> Iterator[tuple[str, float]]:
+    """Yield the prices of a file with the names of the cards."""
     if file is None:
-        return {}
+        return
     try:
         found = yaml.safe_load(read_text(str(file)))
     except yaml.YAMLError as error:
@@ -410,19 +464,15 @@ def read_prices(file: Path | None, cards: Sequence[Card]) -> Mapping[str, float]
     if not isinstance(found, dict):
         raise InputError(f"{file}: not lines such as H100: 2.50")
     names = {card.name.casefold(): card.name for card in cards}
-    prices = {}
     for card, price in found.items():
-        if str(card).casefold() not in names:
+        if (name := names.get(str(card).casefold())) is None:
             near = alternatives(str(card), list(names.values()))
             raise InputError(f"{file}: {card}: no such card{near}")
-        check_price(f"{file}: {card}", price)
-        prices[names[str(card).casefold()]] = float(price)
-    return prices
+        yield name, _require_price(f"{file}: {card}", price)
 
 
-def check_price(place: str, price: object) -> None:
-    """Refuse what is no price; the message begins with its place."""
-    if isinstance(price, bool) or not isinstance(price, int | float):
-        raise InputError(f"{place}: {price!r} is no price, such as 2.50")
-    if not (math.isfinite(price) and price >= 0):
-        raise InputError(f"{place}: {price!r} is no price, such as 2.50")
+def _require_price(place: str, price: object) -> float:
+    """Return a price; the message about what is none begins with its place."""
+    if isinstance(price, int | float) and not isinstance(price, bool) and 0 <= price < math.inf:
+        return float(price)
+    raise InputError(f"{place}: {price!r} is no price, such as 2.50")

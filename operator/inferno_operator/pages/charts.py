@@ -222,10 +222,8 @@ def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) 
     No other point is both further to the left and lower than one of the best.
     """
     line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
-    best = find_front([Named(point.name, point.x, -point.y) for point in points])
-    return _build_chart(
-        (line, *draw_dots(frame, points, {point.name for point in best})), frame, words
-    )
+    best = {point.name for point in find_low_front(points)}
+    return _build_chart((line, *draw_dots(frame, points, best)), frame, words)
 
 
 def find_front(points: Sequence[Named]) -> list[Named]:
@@ -235,6 +233,12 @@ def find_front(points: Sequence[Named]) -> list[Named]:
         if not front or point.y > front[-1].y:
             front.append(point)
     return front
+
+
+def find_low_front(points: Sequence[Named]) -> list[Named]:
+    """Return the points of which no other one is as far to the left and as low."""
+    front = find_front([Named(point.name, point.x, -point.y) for point in points])
+    return [Named(point.name, point.x, -point.y) for point in front]
 
 
 def draw_dots(

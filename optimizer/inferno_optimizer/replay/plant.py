@@ -233,9 +233,6 @@ class LeadTime:
         return random.lognormal(np.log(self.mean_s) - sigma**2 / 2, sigma, count)
 
 
-DEFAULT_LEAD = LeadTime()
-
-
 @dataclass(frozen=True, slots=True)
 class StepLoad:
     """What arrives in a step: requests/s of each server.

@@ -19,6 +19,7 @@ from inferno_operator.cli.console import (
     run_app,
     run_async,
     show,
+    show_objects,
     trace_solver,
     warn,
     working,
@@ -78,8 +79,18 @@ PLAN_EXAMPLES = options.examples(
 )
 
 
-MODEL_HELP = "A model of `inferno catalogue models`, or with --model-config any name."
-DTYPE_HELP = "Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published."
+ModelConfig = Annotated[
+    str, options.option("FILE", "The config.json of a model on Hugging Face.", show_default=False)
+]
+WeightPrecision = Annotated[
+    str,
+    options.option(
+        "NAME",
+        "Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published.",
+        show_default=False,
+    ),
+]
+CachePrecision = Annotated[str, options.option("NAME", "Precision of the cache: bf16 or fp8.")]
 OWN_CURRENCY = (
     "The currency of your prices; prices of the catalogue are in USD, and count there only."
 )
@@ -97,7 +108,12 @@ OWN_PRICES = (
     ),
 )
 def size(  # noqa: PLR0913 - an argument for each option
-    model: Annotated[str, options.argument("MODEL", MODEL_HELP)],
+    model: Annotated[
+        str,
+        options.argument(
+            "MODEL", "A model of `inferno catalogue models`, or with --model-config any name."
+        ),
+    ],
     *,
     rate: Annotated[str, options.option("RATE", "Load, such as 7/s or 420/min.")] = "1/s",
     input_tokens: Annotated[
@@ -121,14 +137,9 @@ def size(  # noqa: PLR0913 - an argument for each option
             show_default="1, 2, 4, 8",
         ),
     ] = [1, 2, 4, 8],  # noqa: B006 - typer reads it and never changes it
-    model_config: Annotated[
-        str,
-        options.option("FILE", "The config.json of a model on Hugging Face.", show_default=False),
-    ] = "",
-    dtype: Annotated[str, options.option("NAME", DTYPE_HELP, show_default=False)] = "",
-    kv_dtype: Annotated[
-        str, options.option("NAME", "Precision of the cache: bf16 or fp8.")
-    ] = "bf16",
+    model_config: ModelConfig = "",
+    dtype: WeightPrecision = "",
+    kv_dtype: CachePrecision = "bf16",
     prices: Annotated[Path | None, options.option("FILE", OWN_PRICES)] = None,
     currency: Annotated[str, options.option("NAME", OWN_CURRENCY)] = "USD",
     card: Annotated[
@@ -168,12 +179,10 @@ def size(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.model_config import read_config
     from inferno_operator.cli.sizing import (
         CENTS,
-        CardGroup,
+        OwnCard,
         SizeRequest,
         WantedLoad,
-        build_card,
-        check_price,
-        read_prices,
+        gather_groups,
     )
     from inferno_operator.cli.sizing import size as size_model
     from inferno_operator.cli.tables.sizing import describe_sizing, draw_sizing, tabulate_sizing
@@ -186,37 +195,18 @@ def size(  # noqa: PLR0913 - an argument for each option
         options.parse_duration_ms(itl, "--itl"),
     )
     hardware = read_hardware()
-    chosen = {each.name: each for each in map(hardware.card, accelerator)}
-    known = list(chosen.values()) or list(hardware.accelerators)
-    figures = {"--memory": memory, "--bandwidth": bandwidth, "--tflops": tflops, "--link": link}
-    given = [name for name, value in {**figures, "--price": price}.items() if value is not None]
-    if given and not card:
-        raise InputError(f"{given[0]}: needs --card, whose it is")
-    if card:
-        known.append(
-            build_card(card, {**figures, "--link": 32.0 if link is None else link}, hardware)
-        )
-    own, is_usd = dict(read_prices(prices, known)), currency == "USD"
-    if price is not None:
-        check_price("--price", price)
-        own[card] = price
+    own = OwnCard(card, memory, bandwidth, tflops, link, price)
+    groups = gather_groups(hardware, accelerator, cards, own, prices, currency)
     config = read_config(model_config) if model_config else read_models().model(model).config
-    placements = [
-        CardGroup(each, count, own.get(each.name, each.price if is_usd else None))
-        for each in known
-        for count in sorted(set(cards))
-    ]
     request = SizeRequest(model, config, model_config or model, dtype, kv_dtype, load)
-    sizing = size_model(request, placements, hardware)
+    sizing = size_model(request, groups, hardware)
     money = options.Money(options.parse_currency(currency).unit, CENTS)
     if plot is not None:
         write(plot, draw_sizing(sizing, money))
     if output_format is options.Format.YAML:
-        import yaml
-
         for line in sizing.warnings:
             typer.echo(f"# {line}")
-        typer.echo(yaml.safe_dump_all(sizing.fleet, sort_keys=False), nl=False)
+        show_objects(sizing.fleet)
         return
     show(
         output_format,
@@ -751,8 +741,6 @@ def migrate_wva(
     Servers, a Capacity and an Optimizer in mode Recommend, which scale nothing yet. What has no
     counterpart is told in one line each. Needs no cluster and changes nothing.
     """
-    import yaml
-
     from inferno_operator.cli.migration import migrate
     from inferno_operator.cli.offline.manifests import read_documents
 
@@ -760,7 +748,7 @@ def migrate_wva(
     warn(notes)
     if not manifests:
         raise InputError("nothing was migrated: each workload is left out; the warnings say why")
-    typer.echo(yaml.safe_dump_all(manifests, sort_keys=False, allow_unicode=True), nl=False)
+    show_objects(manifests)
 
 
 DEFAULT_POLICIES = ["static-peak", "static-peak@best", "hpa", "hpa@best", "inferno"]
@@ -1148,9 +1136,6 @@ KnownModelName = Annotated[
         show_default=False,
     ),
 ]
-ModelConfig = Annotated[
-    str, options.option("FILE", "The config.json of a model on Hugging Face.", show_default=False)
-]
 CardCounts = Annotated[
     list[int],
     options.option(
@@ -1162,15 +1147,6 @@ CardCounts = Annotated[
     ),
 ]
 ONE_CARD = [1]
-WeightPrecision = Annotated[
-    str,
-    options.option(
-        "NAME",
-        "Precision of the weights: bf16, fp8, int4 or mxfp4. Without it, as published.",
-        show_default=False,
-    ),
-]
-CachePrecision = Annotated[str, options.option("NAME", "Precision of the cache: bf16 or fp8.")]
 InputTokens = Annotated[int, options.option("N", "Mean input tokens of requests.", min=1)]
 OutputTokens = Annotated[int, options.option("N", "Mean output tokens.", min=1)]
 

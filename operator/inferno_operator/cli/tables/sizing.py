@@ -37,7 +37,7 @@ def describe_sizing(sizing: SizeResult, money: Money, *, whole: bool = False) ->
     shown = sizing.sized if whole else sizing.best
     held = [each for each in shown if not each.reason]
     yield _tabulate(held, money) if held else "no card holds the targets"
-    if out := [(each.placement.name, each.reason) for each in shown if each.reason]:
+    if out := [(each.group.name, each.reason) for each in shown if each.reason]:
         yield ""
         yield TextTable(("ACCELERATOR", "OUT BECAUSE"), out)
     yield ""
@@ -48,7 +48,7 @@ def describe_sizing(sizing: SizeResult, money: Money, *, whole: bool = False) ->
         )
     if more := len(sizing.sized) - len(shown):
         yield f"{more} other numbers of these cards cost as much or more, or are out: --all"
-    if unpriced := next((each.placement.card.name for each in held if each.cost is None), None):
+    if unpriced := next((each.group.card.name for each in held if each.cost is None), None):
         yield f"{UNPRICED}: no price is known; --prices FILE, with lines such as {unpriced}: 2.50"
     yield from sizing.warnings
 
@@ -76,9 +76,9 @@ def _tabulate(held: Sequence[Sized], money: Money) -> TextTable:
 def _row(sized: Sized) -> tuple[str, ...]:
     option = sized.option
     if option is None:
-        raise ValueError(f"{sized.placement.name} holds the targets without an option")
+        raise ValueError(f"{sized.group.name} holds the targets without an option")
     return (
-        sized.placement.name,
+        sized.group.name,
         str(option.replicas),
         str(option.cards),
         str(option.max_batch_size),
@@ -101,7 +101,7 @@ def draw_sizing(sizing: SizeResult, money: Money) -> str:
         There is nothing to draw.
     """
     points = [
-        Named(each.placement.name, each.option.itl_ms, each.cost)
+        Named(each.group.name, each.option.itl_ms, each.cost)
         for each in sizing.sized
         if each.option is not None and each.cost is not None and not each.reason
     ]
@@ -116,8 +116,7 @@ def draw_sizing(sizing: SizeResult, money: Money) -> str:
         MARGIN * max(point.x for point in points),
         MARGIN * max(point.y for point in points),
     )
-    # The front has those that are further to the left or higher; here lower is better.
-    best = charts.find_front([Named(point.name, point.x, -point.y) for point in points])
-    line = frame.line([(point.x, -point.y) for point in best], "bound")
+    best = charts.find_low_front(points)
+    line = frame.line([(point.x, point.y) for point in best], "bound")
     dots = charts.draw_dots(frame, points, {point.name for point in best})
     return charts.arrange_panels(["\n".join((*frame.axes(), line, *dots))], 1, STYLE)
