@@ -43,15 +43,23 @@ GZIP = b"\x1f\x8b"
 class TraceRow:
     """A line of a file: what a client sends in a step, or one request.
 
-    `rate` is in requests/s; lengths are NaN where nothing is sent.
+    `column` is that of the time; `rate` is in requests/s; lengths are NaN where nothing is sent.
     """
 
     origin: str
     client: str
+    column: str
     time_s: float
     rate: float
     input_tokens: float
     output_tokens: float
+
+    @property
+    def time(self) -> str:
+        """The time as the column has it."""
+        if self.column in TIMES:
+            return datetime.fromtimestamp(self.time_s, UTC).isoformat()
+        return f"{self.time_s:g}"
 
 
 def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: None) -> Trace:
@@ -226,13 +234,15 @@ def _read_step(cells: Cells) -> TraceRow:
     lengths = [cells.read_length(name, needed=rate > 0) for name in STEPS[3:]]
     if not cells.client:
         raise InputError(f"{cells.origin}: client: is empty")
-    return TraceRow(cells.origin, cells.client, cells.read_time("start_s"), rate, *lengths)
+    time = cells.own["start_s"], cells.read_time("start_s")
+    return TraceRow(cells.origin, cells.client, *time, rate, *lengths)
 
 
 def _read_request(cells: Cells) -> TraceRow:
     lengths = [cells.read_length(name, needed=True) for name in REQUESTS[1:]]
     client = cells.client or ONLY_CLIENT
-    return TraceRow(cells.origin, client, cells.read_time("arrival_s"), 1.0, *lengths)
+    time = cells.own["arrival_s"], cells.read_time("arrival_s")
+    return TraceRow(cells.origin, client, *time, 1.0, *lengths)
 
 
 def _build_from_steps(path: str, rows: Sequence[TraceRow]) -> Trace:
@@ -258,12 +268,12 @@ def _refuse_gaps(rows: Sequence[TraceRow], step_s: float) -> None:
         passed = row.time_s - before.time_s
         if passed <= 0:
             raise InputError(
-                f"{row.origin}: start_s: time goes back for client {row.client!r},"
-                f" from {before.time_s:g} to {row.time_s:g}"
+                f"{row.origin}: {row.column}: time goes back for client {row.client!r},"
+                f" from {before.time} to {row.time}"
             )
         if abs(passed - step_s) > TOLERANCE_S:
             raise InputError(
-                f"{row.origin}: start_s: {passed:g} s after the step before of client"
+                f"{row.origin}: {row.column}: {passed:g} s after the step before of client"
                 f" {row.client!r}, where steps are {step_s:g} s"
             )
 
@@ -272,8 +282,8 @@ def _refuse_other_times(rows: Sequence[TraceRow], first: Sequence[TraceRow]) -> 
     for one, other in ((rows[0], first[0]), (rows[-1], first[-1])):
         if abs(one.time_s - other.time_s) > TOLERANCE_S:
             raise InputError(
-                f"{one.origin}: start_s: client {one.client!r} has {one.time_s:g} here, where"
-                f" client {other.client!r} has {other.time_s:g} ({other.origin})"
+                f"{one.origin}: {one.column}: client {one.client!r} has {one.time} here, where"
+                f" client {other.client!r} has {other.time} ({other.origin})"
             )
 
 
@@ -282,14 +292,15 @@ def _count_requests(rows: Sequence[TraceRow]) -> Trace:
     for before, row in pairwise(rows):
         if row.time_s < before.time_s:
             raise InputError(
-                f"{row.origin}: arrival_s: time goes back, from {before.time_s:g} to {row.time_s:g}"
+                f"{row.origin}: {row.column}: time goes back, from {before.time} to {row.time}"
             )
     clients = list(dict.fromkeys(row.client for row in rows))
     step = np.array([int(row.time_s // REQUESTS_STEP_S) for row in rows])
     step -= step[0]  # times may be those of a calendar
     if step[-1] > MOST_STEPS:
         raise InputError(
-            f"{rows[-1].origin}: arrival_s: {rows[-1].time_s:g} is more than {MOST_STEPS} minutes"
+            f"{rows[-1].origin}: {rows[-1].column}: {rows[-1].time}"
+            f" is more than {MOST_STEPS} minutes"
             f" after the first request; times are in seconds"
         )
     column = np.array([clients.index(row.client) for row in rows])

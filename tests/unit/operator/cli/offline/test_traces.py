@@ -36,6 +36,17 @@ BAD = {
         "client,start,rate_per_s,input_mean,output_mean\na,8 o'clock,1,1,1\n",
         "{path}:2: start: must be a date and time such as 2026-11-29T08:00:00Z, not",
     ),
+    "dates-back": (
+        (
+            "client,timestamp,rate_per_s,input_mean,output_mean\n"
+            "a,2026-11-29T08:01:00Z,1,1,1\na,2026-11-29T08:00:00Z,1,1,1\n"
+        ),
+        "{path}:3: timestamp: time goes back for client 'a', from 2026-11-29T08:01:00+00:00 to",
+    ),
+    "dates-of-requests-back": (
+        "arrival,input_tokens,output_tokens\n2026-11-29T08:01:00Z,1,1\n2026-11-29T08:00:00Z,1,1\n",
+        "{path}:3: arrival: time goes back, from 2026-11-29T08:01:00+00:00",
+    ),
     "negative-per-minute": (
         "client,start_s,rate_per_min,input_mean,output_mean\na,0,-1,1,1\n",
         "{path}:2: rate_per_min: must be a number of at least 0, not '-1'",
