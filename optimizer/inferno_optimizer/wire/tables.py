@@ -185,7 +185,7 @@ _TRANSFER = Object(
     Transfer, {"perRequestMs": ("request_ms", NUMBER), "perTokenMs": ("token_ms", NUMBER)}
 )
 
-_ROLE_PROFILE = Object(
+ROLE_PERFORMANCE = Object(
     RoleProfile,
     {
         "name": ("model", TEXT),
@@ -208,7 +208,7 @@ _ROLE_PROFILE = Object(
 _ROLE_PROFILES = List(
     "role data",
     ("name", "acc", "role"),
-    _ROLE_PROFILE,
+    ROLE_PERFORMANCE,
     last_of_each("model", "accelerator", "role"),
 )
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from typing import Any, TypeVar
@@ -18,14 +17,11 @@ from inferno_operator.resources import (
     OptimizerParameters,
     PerformanceData,
     Placement,
-    PrefillParms,
     ReplicaAllocation,
     Roles,
     Server,
     ServerAllocation,
     ServiceClass,
-    StepParms,
-    Target,
 )
 from inferno_operator.resources.conditions import COUNTED
 from inferno_operator.resources.objects import Manifest
@@ -37,6 +33,13 @@ from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.surplus import payback_s
 from inferno_optimizer.system import LOWEST_PRIORITY
 from inferno_optimizer.validation import Problem
+from inferno_optimizer.wire.tables import (
+    ACCELERATOR,
+    ALLOCATION,
+    PERFORMANCE,
+    ROLE_PERFORMANCE,
+    SERVICE_CLASS,
+)
 
 Priced = TypeVar("Priced", bound=Allocation)
 Placed = TypeVar("Placed", bound=ReplicaAllocation)
@@ -106,8 +109,8 @@ def _price_roles(whole: ServerAllocation, model: str, catalogue: Catalogue) -> S
     if whole.roles is None or whole.cost is not None:
         return whole
     costs = (
-        max(part.replicas, 0) * catalogue.unit_cost(model, part.accelerator, part.role)
-        for part in _convert_roles(whole.roles)
+        max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator, role)
+        for role, part in whole.roles.by_role.items()
     )
     return whole.model_copy(update={"cost": sum(costs)})
 
@@ -121,49 +124,7 @@ def _price(part: Priced, model: str, catalogue: Catalogue) -> Priced:
 
 def allocation_of(whole: ServerAllocation) -> core.Allocation:
     """Return the allocation as the optimizer has it."""
-    return replace(
-        _convert_part(whole),
-        mix=tuple(map(_convert_part, whole.mix)),
-        roles=tuple(_convert_roles(whole.roles)) if whole.roles else (),
-    )
-
-
-def _convert_roles(roles: Roles) -> Iterator[core.Allocation]:
-    for role, part in roles.by_role.items():
-        yield replace(_convert_replicas(part), role=role)
-
-
-def _convert_replicas(part: ReplicaAllocation) -> core.Allocation:
-    return core.Allocation(
-        accelerator=part.accelerator,
-        replicas=part.num_replicas,
-        max_batch_size=part.max_batch or 0,
-        cost=part.cost or 0.0,
-        cold_replicas=part.cold_replicas or 0,
-    )
-
-
-def _convert_part(part: Allocation) -> core.Allocation:
-    return replace(
-        _convert_replicas(part),
-        itl_ms=part.itl_average or 0.0,
-        wait_ms=part.wait_average or 0.0,
-        ttft_ms=part.ttft_average or 0.0,
-        load=_convert_load(part.load) if part.load else core.Load(),
-    )
-
-
-def _convert_load(part: Load) -> core.Load:
-    return core.Load(
-        arrival_rate=part.arrival_rate,
-        tokens_per_request=part.avg_length or 0,
-        arrival_cov=part.arrival_cov or 0.0,
-        service_cov=part.service_cov or 0.0,
-        input_tokens=part.avg_in_tokens or 0,
-        output_tokens=part.avg_out_tokens or 0,
-        cached_tokens=part.cached_tokens or 0,
-        tokens_per_step=part.tokens_per_step or 0.0,
-    )
+    return ALLOCATION.build(whole.to_json())
 
 
 def build_desired(allocation: core.Allocation | None) -> Manifest:
@@ -384,7 +345,7 @@ def convert_profiles(models: Iterable[Model]) -> tuple[core.PerformanceProfile, 
     """Return the profiles of models; of several for one accelerator, the last one is used."""
     return tuple(
         {
-            place_of_data(model, data): _convert_whole(model.spec.name, data)
+            place_of_data(model, data): PERFORMANCE.build(_write_data(model, data))
             for model in models
             for data in select_effective(model)
             if data.role == "Both"
@@ -396,10 +357,10 @@ def convert_roles(models: Iterable[Model]) -> tuple[core.RoleProfile, ...]:
     """Return the profiles of the roles of models; of several for one role, the last one is used."""
     return tuple(
         {
-            place_of_data(model, data): _convert_role(model, data, data.step_parms)
+            place_of_data(model, data): ROLE_PERFORMANCE.build(_write_data(model, data))
             for model in models
             for data in select_effective(model)
-            if data.role != "Both" and data.step_parms is not None
+            if data.role != "Both"
         }.values()
     )
 
@@ -422,24 +383,14 @@ def place_of_data(model: Model, data: PerformanceData) -> Place:
     return model.spec.name, data.acc, core.Role(data.role)
 
 
-def _convert_role(model: Model, data: PerformanceData, steps: StepParms) -> core.RoleProfile:
-    transfer = model.spec.transfer
-    return core.RoleProfile(
-        model=model.spec.name,
-        accelerator=data.acc,
-        role=core.Role(data.role),
-        parameters=_convert_steps(steps),
-        max_batch_size=data.max_batch_size,
-        at_tokens=data.at_tokens,
-        accelerator_count=max(data.acc_count, 1),
-        max_tokens=data.max_tokens or 0,
-        max_sequences=data.max_num_seqs or 0,
-        origin=data.origin or "",
-        error_percent=data.error_percent or 0.0,
-        transfer=core.Transfer(transfer.per_request_ms, transfer.per_token_ms)
-        if transfer and data.role == "Prefill"
-        else core.Transfer(),
-    )
+def _write_data(model: Model, data: PerformanceData) -> Manifest:
+    """Return performance data as the REST API has them."""
+    transfer = model.spec.transfer if data.role == "Prefill" else None
+    return {
+        **data.to_json(),
+        "name": model.spec.name,
+        "transfer": transfer.to_json() if transfer else None,
+    }
 
 
 def _calibrate(model: Model, data: PerformanceData) -> PerformanceData:
@@ -498,72 +449,15 @@ def _slow_down(data: PerformanceData, factor: float) -> PerformanceData:
     return data.model_copy(update={**times, **longer})
 
 
-def _convert_whole(model: str, data: PerformanceData) -> core.PerformanceProfile:
-    return core.PerformanceProfile(
-        model=model,
-        accelerator=data.acc,
-        parameters=_convert_parameters(data),
-        max_batch_size=data.max_batch_size,
-        at_tokens=data.at_tokens,
-        accelerator_count=max(data.acc_count, 1),
-        max_tokens=data.max_tokens or 0,
-        max_sequences=data.max_num_seqs or 0,
-        origin=data.origin or "",
-        error_percent=data.error_percent or 0.0,
-    )
-
-
-def _convert_parameters(data: PerformanceData) -> core.PerformanceParameters:
-    if data.step_parms:
-        return _convert_steps(data.step_parms)
-    if data.perf_parms:
-        budget = data.perf_parms
-        return core.TokenBudgetParameters(budget.alpha, budget.beta, budget.gamma)
-    if data.decode_parms:
-        decode, prefill = data.decode_parms, data.prefill_parms or PrefillParms(gamma=0, delta=0)
-        return core.PrefillDecodeParameters(decode.alpha, decode.beta, prefill.gamma, prefill.delta)
-    return core.DecodeParameters(data.alpha or 0.0, data.beta or 0.0)
-
-
-def _convert_steps(steps: StepParms) -> core.StepParameters:
-    return core.StepParameters(
-        alpha=steps.alpha,
-        kappa=steps.kappa,
-        delta=steps.delta,
-        u=steps.u,
-        ahead=steps.ahead,
-        budget=steps.budget,
-        overhead=steps.overhead,
-        min_input_tokens=steps.min_in_tokens,
-        max_input_tokens=steps.max_in_tokens,
-        min_output_tokens=steps.min_out_tokens,
-        max_output_tokens=steps.max_out_tokens,
-    )
-
-
 def convert_accelerator(resource: Accelerator) -> core.Accelerator:
     """Return an accelerator as solvers have it."""
-    spec = resource.spec
-    return core.Accelerator(spec.name, spec.type, spec.cost, spec.multiplicity)
+    return ACCELERATOR.build(resource.spec.to_json())
 
 
 def convert_class(resource: ServiceClass) -> core.ServiceClass:
     """Return a service class as solvers have it."""
-    targets = {target.model: _convert_target(target) for target in resource.spec.data}
-    spec = resource.spec
-    return core.ServiceClass(spec.name, spec.priority, targets, spec.min_replicas)
-
-
-def _convert_target(part: Target) -> core.Target:
-    return core.Target(
-        itl_ms=part.slo_itl or 0.0,
-        wait_ms=part.slo_ttw or 0.0,
-        tokens_per_second=part.slo_tps or 0.0,
-        ttft_ms=part.slo_ttft or 0.0,
-        wait_percentile=part.slo_ttw_percentile or 0.0,
-        ttft_percentile=part.slo_ttft_percentile or 0.0,
-        itl_percentile=part.slo_itl_percentile or 0.0,
-    )
+    fields = resource.spec.to_json()
+    return SERVICE_CLASS.build({**fields, "modelTargets": fields.get("data")})
 
 
 def convert_server(resource: Server, catalogue: Catalogue, *, wakes: bool = False) -> core.Server:
