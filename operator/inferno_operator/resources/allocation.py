@@ -1,6 +1,7 @@
 """Allocation: accelerator, replicas and batch size of a server, and the load it is for."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AllowInfNan, Field
@@ -130,6 +131,20 @@ class Allocation(ReplicaAllocation):
         """An allocation for each accelerator."""
         return (self,)
 
+    @property
+    def parts_by_role(self) -> Sequence[tuple[Role, ReplicaAllocation]]:
+        """The parts on each accelerator, and what their replicas do of each request."""
+        return [(Role.BOTH, part) for part in self.parts]
+
+    @property
+    def by_place(self) -> Mapping[str, int]:
+        """The replicas by place, see `Workload.place`."""
+        counts: Counter[str] = Counter()
+        for role, part in self.parts_by_role:
+            if part.num_replicas > 0:
+                counts[place_of(part.accelerator, role)] += part.num_replicas
+        return counts
+
 
 class Roles(Part):
     """The replicas of both roles."""
@@ -179,6 +194,11 @@ class ServerAllocation(Allocation):
     def parts(self) -> tuple[Allocation, ...]:
         """An allocation for each accelerator."""
         return self.mix or (self.roles.parts if self.roles else (self,))
+
+    @property
+    def parts_by_role(self) -> Sequence[tuple[Role, ReplicaAllocation]]:
+        """The parts on each accelerator, and what their replicas do of each request."""
+        return [*self.roles.by_role.items()] if self.roles else super().parts_by_role
 
     @property
     def place(self) -> str:

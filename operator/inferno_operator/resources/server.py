@@ -1,6 +1,6 @@
 """Server: a model that is served to a class of users, and the decision for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Literal
 
@@ -132,6 +132,10 @@ class ServedReplicas(Part):
     """Number of replicas."""
 
 
+def _count_by_place(replicas: Iterable[ServedReplicas]) -> Mapping[str, int]:
+    return {each.accelerator: each.replicas for each in replicas if each.replicas}
+
+
 class ReplicaReduction(Part):
     """Replicas that served until some of them went."""
 
@@ -142,6 +146,11 @@ class ReplicaReduction(Part):
     replicas: Annotated[Items[ServedReplicas], Field(max_length=MAX_COUNTED)] = ()
     """What served before."""
 
+    @property
+    def served(self) -> Mapping[str, int]:
+        """What served before, by place."""
+        return _count_by_place(self.replicas)
+
 
 class ApprovedDecision(Part):
     """A decision of a Plan that a person approved; its replicas go at once."""
@@ -150,6 +159,10 @@ class ApprovedDecision(Part):
     """Name of the Plan."""
     replicas: Annotated[Items[ServedReplicas], Field(max_length=MAX_COUNTED)] = ()
     """What it decided for the server."""
+
+    def is_for(self, replicas: Mapping[str, int]) -> bool:
+        """Whether a decision for replicas by place is this one."""
+        return _count_by_place(self.replicas) == {place: n for place, n in replicas.items() if n}
 
 
 class ServerStatus(Status):

@@ -35,7 +35,6 @@ from inferno_operator.controllers.measurement.load import set_last_good_load
 from inferno_operator.controllers.measurement.quality import compare_with_targets
 from inferno_operator.controllers.planning.conversions import (
     Label,
-    list_parts_by_role,
     name_accelerator,
     price_current,
 )
@@ -454,7 +453,7 @@ def format_placement(allocation: Allocation | None, label: Label = name_accelera
     if allocation is None or not allocation.accelerator:
         return "-"
     replicas, starting = Counter[str](), Counter[str]()
-    for role, part in list_parts_by_role(allocation):
+    for role, part in allocation.parts_by_role if allocation else ():
         name = label(part.accelerator, role)
         replicas[name] += part.num_replicas
         starting[name] += part.starting_replicas or 0

@@ -194,18 +194,10 @@ def list_placements(whole: ServerAllocation | None) -> tuple[Placement, ...]:
             batch=max(part.max_batch or 0, 0),
             role=role.value,
         )
-        for role, part in list_parts_by_role(whole)
+        for role, part in (whole.parts_by_role if whole else ())
         if part.accelerator and part.num_replicas > 0
     )
     return tuple(sorted(placed, key=lambda placement: placement.place))
-
-
-def list_parts_by_role(whole: Allocation | None) -> Iterator[tuple[core.Role, ReplicaAllocation]]:
-    """Yield the parts of an allocation, and what their replicas do of each request."""
-    if isinstance(whole, ServerAllocation) and whole.roles is not None:
-        yield from whole.roles.by_role.items()
-    elif whole is not None:
-        yield from ((core.Role.BOTH, part) for part in whole.parts)
 
 
 def is_whole(placed: Sequence[Placement]) -> bool:
@@ -231,9 +223,7 @@ def cards_of_placements(
 
 def cards_of(whole: ServerAllocation | None, server: Server, catalogue: Catalogue) -> Counter[str]:
     """Return the cards by type that an allocation of a Server takes."""
-    if whole is None:
-        return Counter()
-    return Counter(cards_in_use(catalogue, server.spec.model, allocation_of(whole)))
+    return cards_of_placements(list_placements(whole), server, catalogue)
 
 
 ObjectName = tuple[str, ...]

@@ -298,11 +298,8 @@ def _find_replica_rates(
 
 def _carry(whole: ServerAllocation, server: str, replica: ReplicaRates) -> float:
     """Return what replicas of a Server carry [requests/min], 0 for those of unknown speed."""
-    if whole.roles is not None:
-        return min(
-            part.num_replicas * replica.get((server, place), 0.0)
-            for place, part in whole.roles.by_place.items()
-        )
-    return sum(
-        part.num_replicas * replica.get((server, part.accelerator), 0.0) for part in whole.parts
-    )
+    rates = [
+        part.num_replicas * replica.get((server, core.place_of(part.accelerator, role)), 0.0)
+        for role, part in whole.parts_by_role
+    ]
+    return min(rates) if whole.roles else sum(rates)

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from inferno_operator.controllers.planning.conversions import (
     build_desired,
     count_by_place,
-    list_placements,
 )
 from inferno_operator.controllers.planning.snapshot import KINDS, Snapshot
 from inferno_operator.resources import (
@@ -251,8 +250,7 @@ def _keep_status_fields(observation: Observation, spec: Manifest | None) -> Mani
 def _is_approved(status: ServerStatus, desired: Manifest) -> bool:
     if status.approved is None or not desired:
         return False
-    placed = list_placements(ServerAllocation.model_validate(desired))
-    return count_by_place(placed) == {e.accelerator: e.replicas for e in status.approved.replicas}
+    return status.approved.is_for(ServerAllocation.model_validate(desired).by_place)
 
 
 def mark_approved(update: Update, plan: str, placed: Iterable[Placement]) -> Update:

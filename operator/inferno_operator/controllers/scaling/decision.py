@@ -6,7 +6,6 @@ decision is written after its Optimizer, so no decision is seen without the mode
 If the Optimizer is deleted, what it recommended stays a recommendation until there is another one.
 """
 
-from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +76,7 @@ def read_decision(server: Server, recommending: str | None = "") -> WantedReplic
     if allocated.reason in UNDECIDED:
         return WantedReplicas(None, f"{allocated.reason}: {allocated.message}", reason="Held")
     desired = server.spec.desired_alloc
-    replicas = count_by_place(desired)
+    replicas = desired.by_place if desired else {}
     if replicas:
         is_written = allocated.status == "True"
     else:
@@ -91,21 +90,6 @@ def read_decision(server: Server, recommending: str | None = "") -> WantedReplic
             or allocated.observed_generation == server.metadata.generation
         )
     return WantedReplicas(replicas) if is_written else WantedReplicas(None, is_written=False)
-
-
-def list_parts(whole: ServerAllocation | None) -> tuple[Allocation, ...]:
-    """Return the allocation on each accelerator that has replicas."""
-    return tuple(part for part in whole.parts if part.num_replicas > 0) if whole else ()
-
-
-def count_by_place(whole: ServerAllocation | None) -> Mapping[str, int]:
-    """Return the replicas of an allocation by place: an accelerator, or one with a role."""
-    if whole is not None and whole.roles is not None:
-        return {place: part.num_replicas for place, part in whole.roles.by_place.items()}
-    counts: Counter[str] = Counter()
-    for part in list_parts(whole):
-        counts[part.accelerator] += part.num_replicas
-    return counts
 
 
 def is_as_decided(server: Server) -> bool:
@@ -170,12 +154,11 @@ def has_changed(server: Server, replicas: Iterable[PlacedReplicas]) -> bool:
     current = server.spec.current_alloc
     if current is None or current.cost is None:
         return True
-    if current.roles:
-        roles = current.roles.by_role.items()
-        reported = {PlacedReplicas.reported_in(part, role) for role, part in roles}
-    else:
-        parts = (part for part in current.parts if part.placed_replicas)
-        reported = set(map(PlacedReplicas.reported_in, parts))
+    reported = {
+        PlacedReplicas.reported_in(part, role)
+        for role, part in current.parts_by_role
+        if current.roles or part.placed_replicas
+    }
     placed = _rank(replicas)
     return current.accelerator != _find_main(server, placed).accelerator or reported != {*placed}
 
@@ -187,7 +170,9 @@ def is_mistyped(
 
     A mistyped name must not replace the accelerator whose cards the replicas hold.
     """
-    reported = {part.accelerator for part in list_parts(server.spec.current_alloc)}
+    current = server.spec.current_alloc
+    parts = current.parts if current else ()
+    reported = {part.accelerator for part in parts if part.num_replicas > 0}
     unknown = (each for each in replicas if each.ready and each.place not in unit_costs)
     return bool(reported) and any(each.accelerator not in reported for each in unknown)
 
@@ -255,11 +240,12 @@ def _find_main(server: Server, placed: Sequence[PlacedReplicas]) -> PlacedReplic
 def _find_max_batch(server: Server, replicas: PlacedReplicas) -> int:
     """Return the batch size that was decided for the place of replicas, else the one before."""
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
-    parts: list[ReplicaAllocation]
-    if replicas.role is Role.BOTH:
-        every = [*list_parts(desired), *list_parts(current), *filter(None, [current])]
-        parts = [part for part in every if part.accelerator == replicas.accelerator != ""]
-    else:
-        roles = [whole.roles.by_place for whole in (desired, current) if whole and whole.roles]
-        parts = [each[replicas.place] for each in roles if replicas.place in each]
-    return next((part.max_batch for part in parts if part.max_batch), 0)
+    found = (
+        part.max_batch
+        for whole in (desired, current)
+        for role, part in (whole.parts_by_role if whole else ())
+        if (part.num_replicas or whole is current)
+        and role == replicas.role
+        and part.accelerator == replicas.accelerator != ""
+    )
+    return next(filter(None, found), 0)

@@ -9,7 +9,6 @@ from functools import partial
 from inferno_operator.controllers.scaling.boosters import SERVER
 from inferno_operator.controllers.scaling.decision import (
     OPTIMIZER,
-    count_by_place,
     explain_recommendation,
     is_recommending,
     read_decision,
@@ -139,7 +138,7 @@ def publish(
         key,
         None if replicas is None else _sort(replicas),
         why,
-        count_by_place(current),
+        current.by_place if current else {},
         workloads,
         way_down if is_slow and not is_approved(server, replicas) else AT_ONCE,
         server.status.reductions,

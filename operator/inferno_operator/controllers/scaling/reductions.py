@@ -62,9 +62,7 @@ def _read_guard(optimizer: Manifest, before: Guard | None) -> Guard:
 def is_approved(server: Server, wanted: Replicas | None) -> bool:
     """Whether a person approved the decision that stands."""
     approved = server.status.approved
-    if approved is None or wanted is None:
-        return False
-    return _by_place(approved.replicas) == {place: n for place, n in wanted.items() if n}
+    return approved is not None and wanted is not None and approved.is_for(wanted)
 
 
 def list_served(
@@ -72,7 +70,7 @@ def list_served(
 ) -> tuple[Replicas, ...]:
     """Return what served before each reduction of the window; one that goes on is of now."""
     steps = (
-        StepDown(max((now if each.going else each.time).timestamp(), 0.0), _by_place(each.replicas))
+        StepDown(max((now if each.going else each.time).timestamp(), 0.0), each.served)
         for each in known
     )
     return tuple(each.replicas for each in way_down.select_recent(steps, now.timestamp()))
@@ -120,7 +118,7 @@ def add_fallen(
     fallen = {place: n for place, n in reported.items() if serving.get(place, 0) < n}
     before = {**(serving if standing is None else standing), **fallen}
     going = [r for r in recent if r.going]
-    if not fallen or any(_has_all(_by_place(r.replicas), before) for r in going):
+    if not fallen or any(_has_all(r.served, before) for r in going):
         return tuple(recent)
     return _add_reduction(recent, before, _full_second(now), is_going=bool(going))
 
@@ -129,12 +127,12 @@ def _add_reduction(
     recent: Sequence[ReplicaReduction], served: Replicas, time: datetime, *, is_going: bool
 ) -> tuple[ReplicaReduction, ...]:
     """Return the reductions with one more, which takes in those that go on or are within it."""
-    most = _most([served, *(_by_place(r.replicas) for r in recent if r.going)])
-    others = [r for r in recent if not r.going and not _has_all(most, _by_place(r.replicas))]
+    most = _most([served, *(r.served for r in recent if r.going)])
+    others = [r for r in recent if not r.going and not _has_all(most, r.served)]
     found = [*others, _reduction(time, most, is_going=is_going)]
     while len(found) > MAX_REDUCTIONS:
         first, second, *rest = found
-        both = _most([_by_place(first.replicas), _by_place(second.replicas)])
+        both = _most([first.served, second.served])
         merged = _reduction(max(first.time, second.time), both, is_going=second.going)
         found = [merged, *rest]
     return tuple(found)
@@ -151,7 +149,7 @@ def find_next_time(
     """Return when the first of some choices may serve; None if that cannot be told yet."""
     if not choices or any(each.going for each in reductions):
         return None
-    recent = [StepDown(r.time.timestamp(), _by_place(r.replicas)) for r in reductions]
+    recent = [StepDown(r.time.timestamp(), r.served) for r in reductions]
     time_s = way_down.next_s(choices, serving, recent, weights)
     return None if time_s is None else max(datetime.fromtimestamp(time_s, UTC), now)
 
@@ -181,10 +179,6 @@ def _reduction(time: datetime, replicas: Replicas, *, is_going: bool) -> Replica
         ServedReplicas(accelerator=place, replicas=n) for place, n in sorted(replicas.items()) if n
     )
     return ReplicaReduction(time=time, going=is_going, replicas=tuple(served))
-
-
-def _by_place(replicas: Iterable[ServedReplicas]) -> Replicas:
-    return {each.accelerator: each.replicas for each in replicas if each.replicas}
 
 
 def _most(served: Iterable[Replicas]) -> Replicas:

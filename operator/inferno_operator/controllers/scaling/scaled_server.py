@@ -10,7 +10,6 @@ from inferno_operator.controllers.scaling.boosters import ScaledBackend
 from inferno_operator.controllers.scaling.decision import (
     PlacedReplicas,
     WantedReplicas,
-    count_by_place,
     is_as_decided,
     select_roles,
 )
@@ -126,12 +125,8 @@ class Supply:
 def _replicas(whole: ServerAllocation | None) -> Counter[tuple[str, Role]]:
     """Return the replicas on each accelerator, in each role."""
     counts: Counter[tuple[str, Role]] = Counter()
-    if whole is not None and whole.roles is not None:
-        for role, replicas in whole.roles.by_role.items():
-            counts[replicas.accelerator, role] = replicas.num_replicas
-    elif whole is not None:
-        for part in whole.parts:
-            counts[part.accelerator, Role.BOTH] += part.num_replicas
+    for role, part in whole.parts_by_role if whole else ():
+        counts[part.accelerator, role] += part.num_replicas
     return counts
 
 
@@ -320,7 +315,8 @@ class ScaledServer:
     @property
     def reported(self) -> Mapping[str, int]:
         """The replicas that served when they were last reported, by place."""
-        counts = count_by_place(self.server.spec.current_alloc)
+        current = self.server.spec.current_alloc
+        counts = current.by_place if current else {}
         return {item.place: counts.get(item.place, 0) for item in self.named}
 
     def list_reductions(self, way_down: WayDown, now: datetime) -> tuple[ReplicaReduction, ...]:
@@ -391,7 +387,8 @@ def _build_target(
 ) -> ReplicaTarget:
     pods, backend, role = item.pods, item.backend, Role(item.workload.role)
     model, accelerator = scaled.server.spec.model, item.workload.accelerator
-    reported = count_by_place(scaled.server.spec.current_alloc) if item.is_unknown else {}
+    current = scaled.server.spec.current_alloc
+    reported = current.by_place if current else {}
     card_type, cards = supply.cards_of_replica(model, accelerator, role)
     # Fewer replicas remove pods that find no node, but for those of a rollout: they come again.
     surplus = item.replicas - (pods.live - pods.unscheduled)
