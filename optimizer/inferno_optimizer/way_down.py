@@ -33,7 +33,7 @@ class StepDown(Generic[Place]):
     replicas: Mapping[Place, int]
 
 
-def weigh_replicas(
+def choose_weights(
     roles: Mapping[Place, Role], rates: Mapping[Place, float | None]
 ) -> Sequence[Mapping[Place, float]]:
     """Return what replicas count: what they carry, or 1 where that is unknown of any of them.
@@ -120,8 +120,8 @@ class WayDown:
     ) -> bool:
         if sum(max(before.get(place, 0) - after.get(place, 0), 0) for place in weights) <= 1:
             return True
-        least = (1.0 - self.share) * _weigh(before, weights)
-        return _weigh(after, weights) >= least * (1 - ROUNDING)
+        least = (1.0 - self.share) * _sum_weights(before, weights)
+        return _sum_weights(after, weights) >= least * (1 - ROUNDING)
 
     def next_s(
         self,
@@ -146,5 +146,5 @@ HALF = WayDown()
 """The rule where nobody says another one."""
 
 
-def _weigh(replicas: Mapping[Place, int], weights: Mapping[Place, float]) -> float:
+def _sum_weights(replicas: Mapping[Place, int], weights: Mapping[Place, float]) -> float:
     return sum(weight * replicas.get(place, 0) for place, weight in weights.items())

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from inferno_operator.controllers.boosters.booster import read_booster
-from inferno_operator.controllers.boosters.changes import decide
+from inferno_operator.controllers.boosters.changes import plan_changes
 from inferno_operator.controllers.boosters.status import Report, status_of
 from inferno_operator.resources.dialects import KTHENA
 from tests.unit.operator.controllers.boosters.making import convert
@@ -243,7 +243,7 @@ def test_a_recorded_booster_converts_and_its_condition_tells_what_is_odd(
     metadata = {"uid": "some", "namespace": "default", **manifest["metadata"]}
     booster = read_booster({**manifest, "metadata": metadata}, KTHENA)
 
-    decided = decide(booster, [], KTHENA)
+    decided = plan_changes(booster, [], KTHENA)
     report = Report(invalid=[str(problem) for problem in decided.invalid])
     status = status_of(booster, [], KTHENA, report, datetime(2026, 3, 1, tzinfo=UTC))
 

@@ -44,7 +44,7 @@ SETTLE_S = 0.25
 logger = logging.getLogger(__name__)
 
 
-def run(port: int, certificate: Path, key: Path) -> None:
+def run_admission(port: int, certificate: Path, key: Path) -> None:
     """Answer the API server until SIGTERM or SIGINT.
 
     Parameters

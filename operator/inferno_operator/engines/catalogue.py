@@ -128,7 +128,7 @@ MetricSources = Mapping[str, MetricSource]
 
 def read_built_in_sources() -> MetricSources:
     """Return the sources that the operator knows."""
-    return read_catalogue(files(__package__).joinpath("sources.yaml").read_text(), "sources.yaml")
+    return read_sources(files(__package__).joinpath("sources.yaml").read_text(), "sources.yaml")
 
 
 def catalogue_with(file: Path | None) -> MetricSources:
@@ -151,12 +151,12 @@ def catalogue_with(file: Path | None) -> MetricSources:
         name: source
         if "parts" in source.model_fields_set
         else source.model_copy(update={"parts": tuple(parts), "replicas": tuple(replicas)})
-        for name, source in read_catalogue(read_text(file), str(file)).items()
+        for name, source in read_sources(read_text(file), str(file)).items()
     }
     return {**known, **own}
 
 
-def read_catalogue(text: str, name: str) -> MetricSources:
+def read_sources(text: str, name: str) -> MetricSources:
     """Read a catalogue in the form of `sources.yaml`.
 
     Raises

@@ -203,17 +203,17 @@ class _Reader:
             values = tuple(one.labels.get(label, "") for label in group.labels)
             parts, part = table[values], one.labels.get(PART, "")
             empty = np.full(self._span.steps, np.nan)
-            self._fill(parts.setdefault(part, empty), one, query.name)
+            self._write_samples(parts.setdefault(part, empty), one, query.name)
         return table
 
     async def number(self, expression: str) -> FloatArray:
         """The one number of a query over time."""
         numbers = np.full(self._span.steps, np.nan)
         for one in await self._whole(expression, 1, self._span):
-            self._fill(numbers, one, expression)
+            self._write_samples(numbers, one, expression)
         return numbers
 
-    def _fill(self, column: FloatArray, series: Series, name: str) -> None:
+    def _write_samples(self, column: FloatArray, series: Series, name: str) -> None:
         """Write values into their steps; one that is known already is of another series."""
         places = np.array([self._span.place(time) for time in series.times])
         values = np.array(series.values)

@@ -86,7 +86,7 @@ class Informer:
         """Whether anybody is told."""
         return bool(self._followers)
 
-    def join(self, follower: Follower) -> None:
+    def add_follower(self, follower: Follower) -> None:
         """Tell a follower what is known, and from now on what changes."""
         self._followers.append(follower)
         for key in tuple(self.cache.keys()):
@@ -97,7 +97,7 @@ class Informer:
         elif self.error is not None:
             follower.lost(self._area, self.error)
 
-    def leave(self, follower: Follower) -> None:
+    def remove_follower(self, follower: Follower) -> None:
         """Tell a follower nothing more."""
         self._followers.remove(follower)
 
@@ -277,14 +277,14 @@ class Subscription:
             for area in self._areas:
                 self._joined[area], task = self._informers.informer(area)
                 tasks.append(task)
-                self._joined[area].join(self)
+                self._joined[area].add_follower(self)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 if task.done():
                     task.result()
         finally:
             for informer in self._joined.values():
-                informer.leave(self)
+                informer.remove_follower(self)
             self._joined.clear()
             self._complete.clear()
             await self._informers.end(self._areas)

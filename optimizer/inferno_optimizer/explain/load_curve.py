@@ -78,7 +78,7 @@ def _curve(
     if min(demand, most, replicas) <= 0 or math.isinf(most):
         return None
     now = demand / replicas
-    rates = _rates(now, most) if given is None else given / MS_PER_MINUTE
+    rates = _choose_rates(now, most) if given is None else given / MS_PER_MINUTE
     latencies = candidates.latencies(np.full(len(rates), row), demand / rates)
     return LoadCurve(
         accelerator=candidates.placement(row),
@@ -91,7 +91,7 @@ def _curve(
     )
 
 
-def _rates(now: float, most: float) -> FloatArray:
+def _choose_rates(now: float, most: float) -> FloatArray:
     """Rates with that of now among them, to a little beyond the highest that keeps the targets."""
     end = max(most * BEYOND, now)
     return np.sort(np.append(np.linspace(end / POINTS, end, POINTS - 1), now))

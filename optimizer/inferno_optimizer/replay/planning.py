@@ -44,7 +44,7 @@ from inferno_optimizer.system import (
     StepParameters,
 )
 from inferno_optimizer.units import MS_PER_SECOND
-from inferno_optimizer.way_down import HALF, StepDown, WayDown, weigh_replicas
+from inferno_optimizer.way_down import HALF, StepDown, WayDown, choose_weights
 
 INTERVAL_S = 600.0
 """Time between two calibrations [s]."""
@@ -524,7 +524,7 @@ class Planner:
             recent = self._rules.way_down.select_recent(self._served[server], seen.time_s)
             before: list[Mapping[int, int]] = [_map_places(served)]
             before += [r.replicas for r in recent]
-            weights = weigh_replicas(
+            weights = choose_weights(
                 dict.fromkeys(np.flatnonzero(seen.ready[server]).tolist(), Role.BOTH),
                 dict(enumerate(rates[server].tolist())),
             )

@@ -84,10 +84,10 @@ class Curves:
             self._filled[other] = False
         new = np.flatnonzero(~self._filled[server, accelerator])
         if new.size:
-            self._fill(server[new], accelerator[new])
+            self._fill_tables(server[new], accelerator[new])
         return new.size > 0
 
-    def _fill(self, server: IntArray, accelerator: IntArray) -> None:
+    def _fill_tables(self, server: IntArray, accelerator: IntArray) -> None:
         columns = (server.tolist(), accelerator.tolist(), *round_lengths(self._lengths[:, server]))
         keys = [*zip(*columns, strict=True)]
         self.table[server, accelerator] = self._known.of(

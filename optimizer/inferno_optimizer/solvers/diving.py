@@ -26,7 +26,7 @@ from inferno_optimizer.solvers.problem import ReplicaProblem
 from inferno_optimizer.solvers.relaxation import Relaxation, Vertex
 
 
-def split_cases(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
+def list_split_cases(problem: ReplicaProblem, vertex: Vertex) -> IntArray:
     """Cases with several columns, those first whose cards are worth the most."""
     return split_in_order(problem, vertex, worth_of_cards(problem, vertex))
 
@@ -148,7 +148,7 @@ class Diver:
         turns, self._least, self._in_vain = self._params.dive_turns, self._least_of(), 0
         vertex = self._solve(forbidden)
         while vertex is not None:
-            split = split_cases(self._problem, vertex)
+            split = list_split_cases(self._problem, vertex)
             self.touched[split] = True
             if not len(split):
                 yield vertex
@@ -200,7 +200,7 @@ class Diver:
 
     def _turn_back(self, vertex: Vertex, forbidden: BoolArray) -> tuple[Vertex | None, BoolArray]:
         """The vertex where the largest split case cannot have the column that it has most of."""
-        case = int(split_cases(self._problem, vertex)[0])
+        case = int(list_split_cases(self._problem, vertex)[0])
         other = forbidden.copy()
         other[main_column(self._problem, vertex, case)] = True
         return self._solve(other), other

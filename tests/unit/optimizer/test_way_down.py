@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferno_optimizer.system import Role
-from inferno_optimizer.way_down import HALF, StepDown, WayDown, weigh_replicas
+from inferno_optimizer.way_down import HALF, StepDown, WayDown, choose_weights
 
 ONE = [{"A": 1.0}]
 
@@ -73,14 +73,14 @@ def test_the_next_replicas_may_go_when_the_window_of_the_last_ones_is_over() -> 
 
 
 def test_replicas_of_different_accelerators_count_by_what_they_carry() -> None:
-    weights = weigh_replicas({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": 25.0})
+    weights = choose_weights({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": 25.0})
 
     assert HALF.permits({"H": 2}, [{"A": 10}], weights)
     assert not HALF.permits({"A": 2, "H": 1}, [{"A": 10}], weights)
 
 
 def test_where_a_rate_is_unknown_replicas_count_one_each() -> None:
-    weights = weigh_replicas({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": None})
+    weights = choose_weights({"A": Role.BOTH, "H": Role.BOTH}, {"A": 10.0, "H": None})
 
     assert HALF.permits({"H": 5}, [{"A": 10}], weights)
     assert not HALF.permits({"H": 4}, [{"A": 10}], weights)
@@ -88,7 +88,7 @@ def test_where_a_rate_is_unknown_replicas_count_one_each() -> None:
 
 def test_each_half_of_the_work_keeps_its_replicas() -> None:
     roles = {"A prefill": Role.PREFILL, "A decode": Role.DECODE, "B": Role.BOTH}
-    weights = weigh_replicas(roles, dict.fromkeys(roles, 10.0))
+    weights = choose_weights(roles, dict.fromkeys(roles, 10.0))
     before = {"A prefill": 8, "A decode": 2}
 
     assert HALF.permits({"A prefill": 4, "A decode": 1}, [before], weights)

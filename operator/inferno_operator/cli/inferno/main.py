@@ -1054,14 +1054,14 @@ def admission(
     a ValidatingWebhookConfiguration there, and writes nothing.
     """
     try:
-        from inferno_operator.adapters.admission import run
+        from inferno_operator.adapters.admission import run_admission
     except ModuleNotFoundError as error:
         advice = "pip install 'inferno-operator[admission]'"
         raise InputError(f"inferno admission needs kopf: {advice}") from error
     from inferno_operator.logs import configure
 
     configure(as_json=log_format is LogFormat.JSON)
-    run(port, tls_cert, tls_key)
+    run_admission(port, tls_cert, tls_key)
 
 
 @app.command(epilog=options.examples("inferno serve --stateful --port 3302"))

@@ -59,7 +59,7 @@ class ChildWrites:
     """Fields that cannot be changed as requested, although no write failed."""
 
 
-def decide(
+def plan_changes(
     booster: Booster,
     present: Iterable[Manifest],
     dialect: Dialect,

@@ -9,8 +9,8 @@ from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import (
     Apply,
     ChildWrites,
-    decide,
     is_terminating,
+    plan_changes,
 )
 from inferno_operator.controllers.boosters.status import FAILED, Report, is_up_to_date, status_of
 from inferno_operator.resources import Server
@@ -229,7 +229,7 @@ async def _reconcile(manifest: Manifest, context: Context) -> ReconcileResult:
     missing = [text for kind, text in context.unserved().items() if kind in needed]
 
     servers = cache.servers(booster.metadata.namespace)
-    decided = decide(booster, cache.children(booster), dialect, servers)
+    decided = plan_changes(booster, cache.children(booster), dialect, servers)
     results = WriteResults() if missing else await _write(decided, context)
 
     about = Reference.of(dialect.booster, manifest)

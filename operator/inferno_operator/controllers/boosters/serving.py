@@ -203,7 +203,7 @@ class _Role:
         )
         return {
             **role,
-            "workerReplicas": count_pods(self.worker) - 1,
+            "workerReplicas": count_pods_of_replica(self.worker) - 1,
             "entryTemplate": {**labels, "spec": entry},
             "workerTemplate": {
                 **(labels if self.conversion.pods.labels_all else {}),
@@ -358,7 +358,7 @@ class _Role:
             more += ["--kv-events-config", json.dumps(KV_EVENTS, separators=(",", ":"))]
         more += self._list_adapters("--lora-modules")
         server = self.backend.worker("server")
-        if server is None or count_pods(server) <= 1:
+        if server is None or count_pods_of_replica(server) <= 1:
             command += more
         else:
             command += ["--distributed_executor_backend", "ray", *more]
@@ -386,7 +386,7 @@ class _Role:
         command += ["--model-path", self.cache.folder(self.backend.model_uri)]
         command += ["--host", "0.0.0.0", "--port", str(ENGINE_PORT), "--enable-metrics"]  # noqa: S104 - of the pod
         command += self._list_flags()
-        pods = count_pods(self.worker)
+        pods = count_pods_of_replica(self.worker)
         if pods > 1:
             command += ["--nnodes", str(pods), "--node-rank", "$(WORKER_INDEX)"]
             command += ["--dist-init-addr", f"$(ENTRY_ADDRESS):{SGLANG_PORT}"]
@@ -412,7 +412,7 @@ class _Role:
         return ["--enable-lora", flag, *map(describe, adapters)] if adapters else []
 
 
-def count_pods(worker: WorkerRole) -> int:
+def count_pods_of_replica(worker: WorkerRole) -> int:
     """Return the pods of one replica: at least one."""
     return worker.pods or 1
 

@@ -112,7 +112,7 @@ def is_covered(
     now = {"arrival_rate": measured.arrival_rate or 0.0, **_read_lengths(measured)}
     arriving = planned.model_copy(update=now)
     served = _add_backlog(arriving, _find_backlog(measured, target), server.spec.measure)
-    most = _merge_larger(planned, _multiply(served, factor))
+    most = _take_larger_numbers(planned, _multiply(served, factor))
     return not (
         has_moved_by(_count_computed_tokens(planned), _count_computed_tokens(most))
         or _has_other_drafts(planned, most)
@@ -156,7 +156,7 @@ def _plan_load(
     if before is None or last is None or measured.quality not in SHRINKS:
         return _find_largest([*standing, newest])
     waited = _add_backlog(last, -(before.backlog or 0.0), measure)  # what waits now is known
-    return _add_backlog(_merge_larger(waited, arrivals), backlog, measure)
+    return _add_backlog(_take_larger_numbers(waited, arrivals), backlog, measure)
 
 
 def _undo_correction(measured: Measured) -> Load | None:
@@ -235,10 +235,10 @@ def _count_cached_tokens(measured: Measured) -> int | None:
 
 
 def _find_largest(loads: Sequence[Load]) -> Load | None:
-    return reduce(_merge_larger, loads) if loads else None
+    return reduce(_take_larger_numbers, loads) if loads else None
 
 
-def _merge_larger(first: Load, second: Load) -> Load:
+def _take_larger_numbers(first: Load, second: Load) -> Load:
     """The second load, with the larger number of both, but the smaller one of what saves work."""
     fewest = min(first.cached_tokens or 0, second.cached_tokens or 0)
     slowest = min(first.tokens_per_step or 1.0, second.tokens_per_step or 1.0)

@@ -240,7 +240,7 @@ class OptimizationController:
         if difference.place.kind == OPTIMIZER:
             self._optimizer_changed(difference)
         elif self._objects.is_complete and difference.concerns(_read_input):
-            self._synchronize(difference.place.key.namespace)
+            self._queue(difference.place.key.namespace)
 
     def _optimizer_changed(self, difference: ObjectDifference) -> None:
         """Request a reconcile of this generation; the operator's writes do not change it."""
@@ -253,13 +253,13 @@ class OptimizationController:
         if not self._objects.is_complete:
             return
         logger.info("operator ready; watching %s", ", ".join(self._namespaces) or "all namespaces")
-        self._synchronize_all()
+        self._queue_all_namespaces()
 
-    def _synchronize_all(self) -> None:
+    def _queue_all_namespaces(self) -> None:
         for namespace in self._objects.namespaces():
-            self._synchronize(namespace)
+            self._queue(namespace)
 
-    def _synchronize(self, namespace: str) -> None:
+    def _queue(self, namespace: str) -> None:
         if self._synchronization is not None:
             self._synchronization.add(namespace)
 
@@ -267,7 +267,7 @@ class OptimizationController:
         """Compare the contents of a stateful optimizer regularly: it may have been restarted."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            self._synchronize_all()
+            self._queue_all_namespaces()
 
 
 def _read_input(manifest: Manifest) -> tuple[object, ...]:

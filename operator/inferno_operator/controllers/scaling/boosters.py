@@ -288,7 +288,7 @@ class ScaledBackend:
         return groups * role[1] if role else 0
 
     @cached_property
-    def floor(self) -> int:
+    def fewest_replicas(self) -> int:
         """The fewest replicas that it may have.
 
         A backend with its own autoscaling policy needs at least one: the ModelBooster's admission
@@ -323,10 +323,12 @@ class ScaledBackend:
         cannot scale up from zero. A minimum of 0 is no choice of an autoscaler, but that of
         another manager: then what runs stays.
         """
-        replicas = least = max(replicas, self.floor)
+        replicas = least = max(replicas, self.fewest_replicas)
         if self.is_ceiling:
             runs = self.available if self.fields.is_exact else 0
-            least = max(self.floor, min(self.fields.bounds.least or max(runs, 1), replicas))
+            least = max(
+                self.fewest_replicas, min(self.fields.bounds.least or max(runs, 1), replicas)
+            )
         return Bounds(least, least if self.fields.is_exact else max(replicas, 1))
 
     def count_replicas(self, wanted: int | None) -> int:
@@ -336,7 +338,7 @@ class ScaledBackend:
             return self.requested
         for number in (wanted, 0):
             if number is not None and bounds == self.bounds_for(number):
-                return max(number, self.floor)
+                return max(number, self.fewest_replicas)
         if self.is_ceiling:
             return max(bounds.most, wanted or 0) if self.fields.is_exact else bounds.most
         return min(max(self.requested, bounds.least), bounds.most)
@@ -370,8 +372,8 @@ class ScaledBackend:
 
     def describe_surplus(self, wanted: int) -> str:
         """Return why more replicas may run than were decided, to be said after what runs."""
-        if self.floor > wanted:
-            return f"; the autoscalingPolicy of {self.name!r} needs {self.floor}"
+        if self.fewest_replicas > wanted:
+            return f"; the autoscalingPolicy of {self.name!r} needs {self.fewest_replicas}"
         is_least = self.reference.target == "Binding" and self.fields.bounds == self.bounds_for(0)
         if is_least and self.available:
             return f"; the autoscaler of {self.name!r} may keep 1: there is no smaller maximum"

@@ -32,7 +32,7 @@ from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import GoneError, Reader
 from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import Role
-from inferno_optimizer.way_down import WayDown, weigh_replicas
+from inferno_optimizer.way_down import WayDown, choose_weights
 
 WRITING = "the decision is being written: ask again"
 
@@ -57,7 +57,7 @@ class Published:
         before = [self.current, *list_served(self.reductions, self.way_down, now)]
         places = dict.fromkeys(place for served in before for place in served)
         roles = {place: Role(w.role) if w else Role.BOTH for place, w in self.workloads.items()}
-        weights = weigh_replicas(dict.fromkeys(places, Role.BOTH) | roles, {})
+        weights = choose_weights(dict.fromkeys(places, Role.BOTH) | roles, {})
         after, numbers = dict(self.current), dict(self.replicas)
         for place in places:
             least, most = numbers.get(place, 0), max(each.get(place, 0) for each in before)

@@ -114,7 +114,7 @@ async def read_scaled_servers(
     )
     # What is named comes first: what another Server names no more is of the one that names it.
     named = [reader.read_named(scaled) for scaled in servers]
-    return [reader.read_left(scaled) for scaled in named]
+    return [reader.claim_former_workloads(scaled) for scaled in named]
 
 
 async def _find_kinds(
@@ -213,7 +213,7 @@ class _Reader:
             ]
         return replace(scaled, named=tuple(named))
 
-    def read_left(self, scaled: ScaledServer) -> ScaledServer:
+    def claim_former_workloads(self, scaled: ScaledServer) -> ScaledServer:
         """Return a Server with what it names no more and has replicas; nobody else may name it."""
         left = []
         for workload in scaled.server.left_workloads:
@@ -471,7 +471,7 @@ class _Reader:
         replicas = found.count_replicas(_wanted_on(backend.place, scaled))
         scale = Scale(written, replicas, selector, role=found.name)
         memory.note_object(scale.reference.uid, version_of(found.fields.manifest))
-        replicas, foreign = self._find_backend_writer(found, scale, workload, scaled)
+        replicas, foreign = self._judge_backend_change(found, scale, workload, scaled)
         return ObservedWorkload(
             workload,
             replace(scale, replicas=replicas),
@@ -483,7 +483,7 @@ class _Reader:
             repeated_writer=memory.find_repeated_writer(self.now),
         )
 
-    def _find_backend_writer(
+    def _judge_backend_change(
         self, backend: ScaledBackend, scale: Scale, workload: Workload, scaled: ScaledServer
     ) -> tuple[int, ForeignWriter | None]:
         """Return the replicas that a backend asks for, and who has changed them.

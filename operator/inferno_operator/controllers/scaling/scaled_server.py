@@ -396,7 +396,7 @@ def _build_target(
         accelerator=item.place,
         card_type=card_type,
         cards=cards,
-        wanted=max(scaled.replicas.get(item.place, 0), backend.floor if backend else 0),
+        wanted=max(scaled.replicas.get(item.place, 0), backend.fewest_replicas if backend else 0),
         spec=reported.get(item.place, 0) if item.is_unknown else item.replicas,
         live=pods.live,
         ready=pods.ready,

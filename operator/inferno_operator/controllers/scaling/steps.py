@@ -22,7 +22,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from inferno_optimizer.system import Role, can_answer
-from inferno_optimizer.way_down import HALF, WayDown, weigh_replicas
+from inferno_optimizer.way_down import HALF, WayDown, choose_weights
 
 ROUNDING = 1e-9
 """Replicas that carry less than a load by this share carry it."""
@@ -181,7 +181,7 @@ class ServerTargets:
         return can_answer(roles)
 
     @property
-    def floor(self) -> float:
+    def least_load(self) -> float:
         """What ready replicas must carry at any time [requests/min]."""
         if not (self.is_best_effort or self.is_as_decided):
             return self.load
@@ -193,7 +193,7 @@ class ServerTargets:
         return self.serving_after({})
 
     def carries_after(self, reduced: Mapping[str, int]) -> bool:
-        """Whether what stays carries the floor, with other numbers of replicas on some targets.
+        """Whether what stays carries the least load, with other numbers on some targets.
 
         The last ready replica of a server that is to have replicas stays also without load, and
         so does the last one of each role.
@@ -202,12 +202,12 @@ class ServerTargets:
         is_last = self._may_answer(self.serving) and not self._may_answer(after)
         if is_last and any(target.wanted for target in self.targets):
             return False
-        return self.count_carried(after) >= self.floor * (1 - ROUNDING)
+        return self.count_carried(after) >= self.least_load * (1 - ROUNDING)
 
     @property
     def weights(self) -> Sequence[Mapping[str, float]]:
         """What one replica counts on the way down, by accelerator, for each half of the work."""
-        return weigh_replicas(
+        return choose_weights(
             {t.accelerator: t.role for t in self.targets},
             {t.accelerator: t.rate for t in self.targets},
         )
@@ -252,7 +252,7 @@ class ServerTargets:
         return self.way_down.permits(asked, self.served, self.weights)
 
     def may_become(self, reduced: Mapping[str, int]) -> bool:
-        """Whether what stays carries the floor, and replicas go slowly enough."""
+        """Whether what stays carries the least load, and replicas go slowly enough."""
         return self.carries_after(reduced) and self.goes_slowly(reduced)
 
     def find_lowest(
@@ -265,9 +265,9 @@ class ServerTargets:
     ) -> int:
         """Return the smallest number of replicas, from `least`, that a target may be reduced to.
 
-        What stays carries the floor. Pods that start may be needed for that, unless they take too
-        long. Replicas go slowly, unless it is urgent. `reduced` has the numbers of targets that
-        are reduced at the same time.
+        What stays carries the least load. Pods that start may be needed for that, unless they take
+        too long. Replicas go slowly, unless it is urgent. `reduced` has the numbers of targets
+        that are reduced at the same time.
         """
         for replicas in range(least, target.spec):
             after = {**reduced, target.accelerator: replicas}

@@ -9,7 +9,7 @@ from inferno_operator.engines.catalogue import (
     catalogue_with,
     find_source,
     read_built_in_sources,
-    read_catalogue,
+    read_sources,
 )
 from inferno_operator.engines.series_groups import SeriesGroup, label_names
 from inferno_optimizer.errors import InputError
@@ -40,7 +40,7 @@ def test_the_catalogue_has_every_source_of_the_docs() -> None:
 )
 def test_a_catalogue_with_a_mistake_is_refused_in_one_line(text: str, words: str) -> None:
     with pytest.raises(InputError) as raised:
-        read_catalogue(text, "mine")
+        read_sources(text, "mine")
 
     assert words in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
-from inferno_operator.controllers.boosters.changes import Apply, decide
+from inferno_operator.controllers.boosters.changes import Apply, plan_changes
 from inferno_operator.resources import Server
 from inferno_operator.resources.dialects import KTHENA
 from inferno_operator.resources.observation import observe
@@ -42,7 +42,7 @@ def serving_of(applies: tuple[Apply, ...]) -> Manifest:
 def test_what_is_as_it_should_be_is_not_written() -> None:
     asked = booster(backend(maxReplicas=3, autoscalingPolicy=METRICS))
 
-    decided = decide(asked, present(asked), KTHENA)
+    decided = plan_changes(asked, present(asked), KTHENA)
 
     assert (decided.applies, decided.deletes, decided.problems) == ((), (), ())
 
@@ -54,7 +54,7 @@ def test_fields_that_the_api_or_others_added_are_no_drift() -> None:
         child["spec"] = {**child["spec"], "added": 1}
         child["metadata"]["labels"] = {**child["metadata"]["labels"], "team": "blue"}
 
-    assert decide(asked, children, KTHENA).applies == ()
+    assert plan_changes(asked, children, KTHENA).applies == ()
 
 
 OTHER = {"of": "somebody else"}
@@ -77,14 +77,14 @@ def test_what_was_edited_is_mended(kind: str, part: str, fields: Manifest, more:
     edited = next(child for child in children if child["kind"] == kind)
     edited[part] = {**edited[part], **fields}
 
-    assert [a.manifest["kind"] for a in decide(asked, children, KTHENA).applies] == [kind]
+    assert [a.manifest["kind"] for a in plan_changes(asked, children, KTHENA).applies] == [kind]
 
 
 def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
     scaled = backend("b", maxReplicas=2, autoscalingPolicy=METRICS)
     children = present(booster(backend("a"), scaled))
 
-    deletes = decide(booster(backend("a")), children, KTHENA).deletes
+    deletes = plan_changes(booster(backend("a")), children, KTHENA).deletes
 
     assert [f"{delete.kind.kind} {delete.key.name}" for delete in deletes] == [
         "AutoscalingPolicyBinding m-b",
@@ -108,7 +108,7 @@ def test_what_is_not_wanted_any_more_is_deleted_bindings_first() -> None:
 def test_a_policy_that_goes_or_moves_leaves_nothing_behind(asked: Booster, new: list[str]) -> None:
     children = present(booster(backend(maxReplicas=2, autoscalingPolicy=METRICS)))
 
-    decided = decide(asked, children, KTHENA)
+    decided = plan_changes(asked, children, KTHENA)
 
     assert [f"{a.kind.kind} {a.manifest['metadata']['name']}" for a in decided.applies] == new
     assert [f"{delete.kind.kind} {delete.key.name}" for delete in decided.deletes] == [
@@ -132,7 +132,7 @@ def test_replicas_of_an_autoscaler_stay_within_the_bounds(
         for child in convert(asked, KTHENA)
     ]
 
-    applies = decide(asked, children, KTHENA).applies
+    applies = plan_changes(asked, children, KTHENA).applies
 
     if now == then:
         assert applies == ()
@@ -148,14 +148,14 @@ def test_replicas_of_the_plan_are_left_out_of_what_is_written(manager: str) -> N
             child["spec"]["replicas"] = 7
     asked = booster(backend(workers=[worker(image="engine:2")]))
 
-    assert "replicas" not in serving_of(decide(asked, children, KTHENA).applies)["spec"]
+    assert "replicas" not in serving_of(plan_changes(asked, children, KTHENA).applies)["spec"]
 
 
 def test_replicas_that_are_ours_are_sent_with_the_version_that_they_are_of() -> None:
     children = present(booster(backend(maxReplicas=5, autoscalingPolicy=METRICS)))
     changed = backend(maxReplicas=5, autoscalingPolicy=METRICS, workers=[worker(image="engine:2")])
 
-    serving = serving_of(decide(booster(changed), children, KTHENA).applies)
+    serving = serving_of(plan_changes(booster(changed), children, KTHENA).applies)
 
     assert serving["spec"]["replicas"] == 1
     assert serving["metadata"]["resourceVersion"] == "7"
@@ -169,7 +169,7 @@ def test_replicas_of_an_autoscaler_stay_when_the_template_changes() -> None:
             child["spec"]["replicas"] = 3
     asked = booster(backend(workers=[worker(image="engine:2")], **scaled))
 
-    assert "replicas" not in serving_of(decide(asked, children, KTHENA).applies)["spec"]
+    assert "replicas" not in serving_of(plan_changes(asked, children, KTHENA).applies)["spec"]
 
 
 def test_replicas_that_were_scaled_by_hand_stay_whatever_else_that_manager_wrote() -> None:
@@ -183,7 +183,7 @@ def test_replicas_that_were_scaled_by_hand_stay_whatever_else_that_manager_wrote
         {"manager": "kubectl", "fieldsV1": fields},
     ]
 
-    assert serving_of(decide(asked, children, KTHENA).applies)["spec"]["replicas"] == 3
+    assert serving_of(plan_changes(asked, children, KTHENA).applies)["spec"]["replicas"] == 3
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_bounds_of_the_plan_in_a_binding_stay(part: str) -> None:
     holder = binding["spec"][part]["params"][0] if of_model else binding["spec"][part]
     holder |= {"minReplicas": 4, "maxReplicas": 4}
 
-    same = decide(asked(1, 10), children, KTHENA)
-    changed = decide(asked(2, 10), children, KTHENA)
+    same = plan_changes(asked(1, 10), children, KTHENA)
+    changed = plan_changes(asked(2, 10), children, KTHENA)
 
     assert same.applies == ()
     written = [a.manifest for a in changed.applies if a.kind == KTHENA.binding]
@@ -228,18 +228,18 @@ def test_replicas_of_roles_that_were_scaled_stay_until_the_booster_asks_for_othe
         workers = [worker("prefill", replicas=prefill), worker("decode", replicas=2)]
         return booster(disaggregated(workers=[{**each, "image": image} for each in workers]))
 
-    made = [apply.manifest for apply in decide(with_image("e:1", 1), [], KTHENA).applies]
+    made = [apply.manifest for apply in plan_changes(with_image("e:1", 1), [], KTHENA).applies]
     children = [there(dict(child)) for child in made]
-    assert decide(with_image("e:1", 1), children, KTHENA).applies == ()
+    assert plan_changes(with_image("e:1", 1), children, KTHENA).applies == ()
     (serving,) = (child for child in children if child["kind"] == KTHENA.serving.kind)
     serving["spec"]["template"]["roles"][0]["replicas"] = 5
 
-    assert decide(with_image("e:1", 1), children, KTHENA).applies == ()
-    assert roles_of(decide(with_image("e:2", 1), children, KTHENA).applies) == {
+    assert plan_changes(with_image("e:1", 1), children, KTHENA).applies == ()
+    assert roles_of(plan_changes(with_image("e:2", 1), children, KTHENA).applies) == {
         "prefill": 5,
         "decode": 2,
     }
-    assert roles_of(decide(with_image("e:1", 3), children, KTHENA).applies) == {
+    assert roles_of(plan_changes(with_image("e:1", 3), children, KTHENA).applies) == {
         "prefill": 3,
         "decode": 2,
     }
@@ -251,7 +251,7 @@ def test_a_gang_policy_stays_and_that_is_told() -> None:
     old = {"minRoleReplicas": {"leader": 1}}
 
     for changed in (booster(more), asking("gang-scheduling", more)):
-        decided = decide(changed, children, KTHENA)
+        decided = plan_changes(changed, children, KTHENA)
         assert serving_of(decided.applies)["spec"]["template"]["gangPolicy"] == old
         assert "m-a keeps its gang policy" in decided.remarks[0]
 
@@ -263,7 +263,7 @@ def test_a_child_of_somebody_else_is_told_and_left_alone() -> None:
     route["metadata"] |= {"ownerReferences": []}
     route["spec"] = {}
 
-    decided = decide(asked, children, KTHENA)
+    decided = plan_changes(asked, children, KTHENA)
 
     assert decided.applies == ()
     assert [str(problem).split(" already exists")[0] for problem in decided.problems] == [
@@ -286,7 +286,7 @@ def test_nothing_leads_to_a_child_of_somebody_else(kind: str, name: str, changed
     stranger = next(c for c in children if (c["kind"], c["metadata"]["name"]) == (kind, name))
     stranger["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
 
-    decided = decide(asked, children, KTHENA)
+    decided = plan_changes(asked, children, KTHENA)
 
     assert {apply.kind.kind for apply in decided.applies} == changed
     assert f'"{name}"' not in json.dumps([apply.manifest["spec"] for apply in decided.applies])
@@ -299,7 +299,7 @@ def test_a_route_that_leads_only_to_somebody_else_goes() -> None:
     server = next(child for child in children if child["kind"] == "ModelServer")
     server["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
 
-    decided = decide(booster(), children, KTHENA)
+    decided = plan_changes(booster(), children, KTHENA)
 
     assert decided.applies == ()
     assert [(delete.kind, delete.key.name) for delete in decided.deletes] == [(KTHENA.route, "m")]
@@ -310,7 +310,7 @@ def test_what_somebody_else_made_is_not_deleted_where_its_name_is_not_wanted() -
     for child in children[-2:]:  # policy and binding
         child["metadata"]["ownerReferences"] = [{"uid": "of-somebody-else"}]
 
-    assert decide(booster(), children, KTHENA).deletes == ()
+    assert plan_changes(booster(), children, KTHENA).deletes == ()
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_what_somebody_else_made_is_not_deleted_where_its_name_is_not_wanted() -
     ids=["type", "config", "role", "bounds"],
 )
 def test_a_bad_backend_does_not_hinder_the_others(change: Manifest) -> None:
-    decided = decide(booster(backend("a"), backend("b", **change)), [], KTHENA)
+    decided = plan_changes(booster(backend("a"), backend("b", **change)), [], KTHENA)
 
     assert [a.manifest["metadata"]["name"] for a in decided.applies] == ["m-a", "m-a", "m"]
     assert [problem.backend for problem in decided.problems] == ["b"]
@@ -335,7 +335,7 @@ def test_a_backend_that_became_bad_goes_on_as_it_was(others: list[Manifest]) -> 
     children = present(booster(*others, backend("b")))
     broken = booster(*others, backend("b", workers=[worker(image="a b")]))
 
-    decided = decide(broken, children, KTHENA)
+    decided = plan_changes(broken, children, KTHENA)
 
     assert (decided.applies, decided.deletes) == ((), ())
     assert len(decided.problems) == 1
@@ -347,7 +347,7 @@ def test_a_backend_that_became_bad_scales_as_it_did() -> None:
     before = booster(good, backend("b", maxReplicas=4, **cost), autoscalingPolicy=METRICS)
     bad = backend("b", minReplicas=9, maxReplicas=4, **cost)
 
-    decided = decide(booster(good, bad, autoscalingPolicy=METRICS), present(before), KTHENA)
+    decided = plan_changes(booster(good, bad, autoscalingPolicy=METRICS), present(before), KTHENA)
 
     (binding,) = (apply.manifest["spec"] for apply in decided.applies)
     bounds = [
@@ -360,7 +360,7 @@ def test_a_backend_that_became_bad_scales_as_it_did() -> None:
 def test_a_booster_that_makes_no_sense_as_a_whole_changes_nothing() -> None:
     children = present(booster(backend("a"), backend("b")))
 
-    decided = decide(read_booster({**manifest(), "spec": {}}, KTHENA), children, KTHENA)
+    decided = plan_changes(read_booster({**manifest(), "spec": {}}, KTHENA), children, KTHENA)
 
     assert (decided.applies, decided.deletes) == ((), ())
 
@@ -372,7 +372,7 @@ def test_a_child_that_is_about_to_go_is_waited_for() -> None:
         child["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         child["spec"] = {}
 
-    assert decide(asked, children, KTHENA).applies == ()
+    assert plan_changes(asked, children, KTHENA).applies == ()
 
 
 ALLOCATED = objects.condition("Allocated", "Allocated")
@@ -403,7 +403,7 @@ def edited(
     made = read_booster(asked, KTHENA)
     before = booster(backend(workers=[worker(image="engine:0")]))
     children = [{**c, "spec": {**c["spec"], "replicas": now}} for c in present(before)[:1]]
-    decided = decide(made, children, KTHENA, servers)
+    decided = plan_changes(made, children, KTHENA, servers)
     return serving_of(decided.applies + decided.scale_downs), decided.remarks
 
 
@@ -493,7 +493,7 @@ def test_a_server_that_names_the_serving_keeps_what_runs() -> None:
 def test_a_backend_without_a_serving_begins_with_the_number_of_the_file() -> None:
     asked = booster(backend(minReplicas=2, maxReplicas=2))
 
-    assert serving_of(decide(asked, [], KTHENA, [decider()]).applies)["spec"]["replicas"] == 2
+    assert serving_of(plan_changes(asked, [], KTHENA, [decider()]).applies)["spec"]["replicas"] == 2
 
 
 def test_only_the_oldest_server_of_a_booster_decides() -> None:
@@ -521,7 +521,7 @@ def test_a_booster_with_one_backend_keeps_what_a_server_decides(by: str) -> None
     made = read_booster(asked, KTHENA)
     children = [{**c, "spec": {**c["spec"], "replicas": 4}} for c in present(made)[:1]]
 
-    decided = decide(made, children, KTHENA, [decider()])
+    decided = plan_changes(made, children, KTHENA, [decider()])
 
     written = [a.manifest["spec"].get("replicas") for a in decided.applies if not a.new]
     assert written == ([] if by == "kubectl" else [1])
@@ -539,7 +539,7 @@ def test_an_edit_leaves_the_bounds_that_a_server_decides(part: str) -> None:
         if child["kind"] == KTHENA.serving.kind:
             child["spec"]["replicas"] = 4
 
-    decided = decide(asked(1), children, KTHENA, [decider(bounds="Ceiling")])
+    decided = plan_changes(asked(1), children, KTHENA, [decider(bounds="Ceiling")])
 
     written = {a.manifest["kind"]: a.manifest["spec"] for a in decided.applies}
     binding = written.get(KTHENA.binding.kind, {part: {"params": [{"maxReplicas": 5}]}})[part]
@@ -556,11 +556,11 @@ def test_an_edit_leaves_the_replicas_of_roles_that_a_server_decides() -> None:
         return read_booster(given, KTHENA)
 
     actuated = asked("e:1", "inferno-actuation", 3)
-    children = [there(dict(apply.manifest)) for apply in decide(actuated, [], KTHENA).applies]
+    children = [there(dict(apply.manifest)) for apply in plan_changes(actuated, [], KTHENA).applies]
     apart = [decider(backends=ROLES)]
 
     def roles_after(image: str, by: str, prefill: int, servers: list[Server]) -> Manifest:
-        decided = decide(asked(image, by, prefill), children, KTHENA, servers)
+        decided = plan_changes(asked(image, by, prefill), children, KTHENA, servers)
         roles = serving_of(decided.applies)["spec"]["template"]["roles"]
         return {role["name"]: role["replicas"] for role in roles}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster
-from inferno_operator.controllers.boosters.changes import ChildWrites, decide
+from inferno_operator.controllers.boosters.changes import ChildWrites, plan_changes
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.unit.operator.controllers.boosters.making import (
     METRICS,
@@ -106,7 +106,7 @@ def decided(
             spec["replicas"] = (before or {}).get(backend_name, spec["replicas"])
         if each["kind"] == dialect.route.kind:
             each["spec"] = {}
-    return decide(asked, children, dialect)
+    return plan_changes(asked, children, dialect)
 
 
 def rules(decided: ChildWrites) -> dict[str, list[str]]:
@@ -198,12 +198,12 @@ def test_what_comes_and_goes_rolls_no_pods_and_is_written_once() -> None:
     serving = next(child for child in children if child["kind"] == "ModelServing")
     serving["status"] = {"availableReplicas": 1}
 
-    (route,) = decide(asked, children, KTHENA).applies
+    (route,) = plan_changes(asked, children, KTHENA).applies
 
     assert route.kind == KTHENA.route
     written = there(dict(route.manifest))
     current = [written if child["kind"] == "ModelRoute" else child for child in children]
-    assert decide(asked, current, KTHENA).applies == ()
+    assert plan_changes(asked, current, KTHENA).applies == ()
 
 
 def test_a_backend_loses_its_last_replica_after_its_requests() -> None:
@@ -229,7 +229,7 @@ def test_a_backend_that_became_bad_keeps_its_requests_while_it_serves() -> None:
 
     broken = booster(other, {**before, "minReplicas": 9, "maxReplicas": 4})
 
-    assert decide(broken, children, KTHENA).applies == ()
+    assert plan_changes(broken, children, KTHENA).applies == ()
 
 
 def test_a_policy_has_every_object_that_its_reader_expects() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
-from inferno_operator.controllers.boosters.changes import decide
+from inferno_operator.controllers.boosters.changes import plan_changes
 from inferno_operator.controllers.boosters.validation import advice, parse_duration, problems
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from inferno_operator.resources.parsing import ManifestError
@@ -36,7 +36,7 @@ COST: Manifest = {"scalingCost": 1}
     ],
 )
 def test_what_nothing_right_can_be_made_of_is_left_out_and_named(asked: Booster, path: str) -> None:
-    decided = decide(asked, [], KTHENA)
+    decided = plan_changes(asked, [], KTHENA)
 
     assert decided.applies == ()
     assert [problem.path for problem in decided.problems] == [path]
@@ -98,7 +98,7 @@ def test_what_nothing_right_can_be_made_of_is_left_out_and_named(asked: Booster,
 def test_a_rule_that_is_broken_without_harm_is_named_and_everything_is_made(
     asked: Booster, path: str
 ) -> None:
-    decided = decide(asked, [], KTHENA)
+    decided = plan_changes(asked, [], KTHENA)
 
     assert [problem.path for problem in decided.invalid] == [path]
     assert decided.problems == ()
@@ -161,7 +161,9 @@ def test_the_one_backend_of_later_releases_is_read(
 
     (read,) = asked.spec.backends
     assert (read.min_replicas, read.max_replicas) == bounds
-    names = [apply.manifest["metadata"]["name"] for apply in decide(asked, [], KTHENA).applies]
+    names = [
+        apply.manifest["metadata"]["name"] for apply in plan_changes(asked, [], KTHENA).applies
+    ]
     assert names == ["m-a", "m-a", "m", "m-a", "m-a"]  # the policy is the backend's
     assert advice(asked, KTHENA) == ()
 
@@ -174,7 +176,7 @@ def test_a_bad_field_is_named() -> None:
 def test_a_booster_without_a_spec_is_told_so() -> None:
     empty = {key: value for key, value in manifest().items() if key != "spec"}
 
-    decided = decide(read_booster(empty, KTHENA), [], KTHENA)
+    decided = plan_changes(read_booster(empty, KTHENA), [], KTHENA)
 
     assert [str(problem) for problem in decided.problems] == ["spec.backends is missing"]
 
