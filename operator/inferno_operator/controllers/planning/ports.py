@@ -51,27 +51,6 @@ class Machines(Protocol):
         """Return the nodes; none if they are not counted."""
 
 
-class NoNodes:
-    """Knows no nodes: the cards are those that Capacity objects declare."""
-
-    async def nodes(self, namespace: str) -> Sequence[Node]:
-        """Return no nodes."""
-        del namespace
-        return ()
-
-
-class TypedLoads:
-    """Leaves Servers the load that their manifest has."""
-
-    async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
-        """Return them as they are."""
-        return observations
-
-    def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
-        """Return them as they are."""
-        return observations
-
-
 READ = tuple(kind for kind in SYSTEM_RESOURCES if kind is not Optimizer)
 """The kinds that an optimization reads."""
 
@@ -166,21 +145,6 @@ class Approver(Protocol):
         """Note that everything that was permitted is written."""
 
 
-class ApproveAll:
-    """Permits everything, and records nothing."""
-
-    async def permit(self, optimization: Optimization) -> Permission:
-        """Permit all updates."""
-        return Permission(optimization.updates)
-
-    async def permit_additions(self, optimization: Optimization) -> Permission:
-        """Permit all updates that change something."""
-        return Permission([update for update in optimization.updates if update.moves])
-
-    async def written(self, permission: Permission) -> None:
-        """Do nothing."""
-
-
 KeySource = Callable[[], Awaitable[bytes]]
 """Gives the key with which the operator signs its Plans; raises `InfernoError` without one."""
 
@@ -200,11 +164,11 @@ class Context:
     optimizer: SystemOptimizer
     now: Now
     steady: Now
+    loads: Loads
+    machines: Machines
+    approver: Approver
     time_limit: float = 30.0
     observer: Observer = field(default_factory=Observer)
-    loads: Loads = field(default_factory=TypedLoads)
-    machines: Machines = field(default_factory=NoNodes)
-    approver: Approver = field(default_factory=ApproveAll)
     locks: Locks = field(default_factory=Locks)
     writes: Locks = field(default_factory=Locks)
     memories: defaultdict[str, Memory] = field(default_factory=lambda: defaultdict(Memory))

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources.objects import Key
 from inferno_operator.runtime.steady_clock import SteadyClock
-from tests.fakes import FakeCluster, FakeOptimizer
+from tests.fakes import FakeCluster
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background
+from tests.unit.operator.controllers.planning.scene import context_of
 from tests.unit.operator.controllers.test_mistakes_in_motion import (
     ARRIVES,
     GOES_TO,
@@ -112,9 +112,7 @@ class Planning:
         optimizer["spec"]["interval"] = INTERVAL_S
         self.cluster.add(optimizer)
         steady = SteadyClock(self.now, lambda: self.elapsed_s)
-        self._context = Context(
-            self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now, steady
-        )
+        self._context = context_of(self.cluster, now=self.now, steady=steady)
 
     def now(self) -> datetime:
         return objects.NOW + timedelta(seconds=self.elapsed_s + self.ahead_s)

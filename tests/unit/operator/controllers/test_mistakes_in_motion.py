@@ -13,16 +13,17 @@ from inferno_operator.controllers.planning.controller import (
     PlansController,
     ServerCheck,
 )
-from inferno_operator.controllers.planning.ports import Context, OnDemand, TypedLoads
+from inferno_operator.controllers.planning.ports import OnDemand
 from inferno_operator.controllers.planning.snapshot import build_system
 from inferno_operator.controllers.scaling.controller import ScalingController
 from inferno_operator.resources.objects import Key, Kind, Manifest, kind_of
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.steady_clock import SteadyClock
-from tests.fakes import DEPLOYMENT, FakeCluster, FakeOptimizer
+from tests.fakes import DEPLOYMENT, FakeCluster
 from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.unit.operator.background import in_background, started
+from tests.unit.operator.controllers.planning.scene import TypedLoads, context_of
 from tests.unit.operator.controllers.scaling.workloads.test_controller import (
     Scene,
     reported,
@@ -165,13 +166,10 @@ async def operator(scene: Moving) -> AsyncGenerator[None]:
     steady = SteadyClock(now, asyncio.get_running_loop().time)
     informers, source, loads = Informers(cluster), OnDemand(cluster), TypedLoads()
     plans = PlansController(cluster, informers, source, loads, now, key)
-    context = Context(
+    context = context_of(
         cluster,
-        source,
-        FakeOptimizer(),
-        now,
-        steady,
-        loads=loads,
+        now=now,
+        steady=steady,
         approver=plans.approver,
         locks=plans.locks,
         writes=plans.writes,

@@ -10,7 +10,6 @@ import pytest
 
 from inferno_operator.controllers.measurement.controller import MeasurementController
 from inferno_operator.controllers.planning.controller import OptimizationController
-from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.demand import DemandSurvey
 from inferno_operator.engines.series_groups import PART
@@ -25,6 +24,7 @@ from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator.background import in_background, started
+from tests.unit.operator.controllers.planning.scene import context_of
 from tests.unit.operator.engines.prometheus import NOW, Table
 from tests.unit.operator.objects import (
     accelerator,
@@ -152,14 +152,7 @@ class Scene:
             Observer(),
             DemandSurvey(self.table, read_built_in_sources()),
         )
-        context = Context(
-            self.cluster,
-            OnDemand(self.cluster),
-            self.optimizer,
-            self.now,
-            self.now,
-            loads=measurement,
-        )
+        context = context_of(self.cluster, self.optimizer, self.now, loads=measurement)
         optimization = OptimizationController(context, informers)
         measurement.when_a_plan_is_needed(optimization.plan_now)
         measurement.when_a_server_is_wanted(optimization.wake)

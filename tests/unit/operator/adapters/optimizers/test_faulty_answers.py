@@ -10,12 +10,12 @@ import pytest
 
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import MARGIN, RemoteOptimizer
-from inferno_operator.controllers.planning.ports import Context, OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources.objects import Key
 from tests.fakes import FakeCluster
 from tests.memory import peak_mib
 from tests.rest_optimizer.faults import FAULTS, TOO_LITTLE, Fault, changed, serving
+from tests.unit.operator.controllers.planning.scene import context_of
 from tests.unit.operator.objects import (
     NOW,
     Manifest,
@@ -68,7 +68,7 @@ async def ask(fakes: FakeCluster, fault: Fault) -> None:
     with serving(fault) as faulty:
         patience = PATIENCE if "no answer within" in fault.words else LONG_PATIENCE
         remote = RemoteOptimizer(Endpoint("127.0.0.1", faulty.port), patience - MARGIN)
-        await reconcile(INFERNO, Context(fakes, OnDemand(fakes), remote, now, now))
+        await reconcile(INFERNO, context_of(fakes, remote, now))
         assert not faulty.followed.is_set()
 
 

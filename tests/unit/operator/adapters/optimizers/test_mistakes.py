@@ -13,7 +13,7 @@ import pytest
 from inferno_operator.adapters.optimizers.endpoint import Endpoint
 from inferno_operator.adapters.optimizers.remote import RemoteOptimizer, StatefulRemoteOptimizer
 from inferno_operator.controllers.planning.controller import OptimizationController
-from inferno_operator.controllers.planning.ports import Context, OnDemand, SystemOptimizer
+from inferno_operator.controllers.planning.ports import SystemOptimizer
 from inferno_operator.controllers.scaling.decision import read_decision
 from inferno_operator.controllers.scaling.publication import publish
 from inferno_operator.resources import Server
@@ -24,8 +24,8 @@ from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.rest_optimizer import RestOptimizer
 from tests.unit.operator import objects
+from tests.unit.operator.controllers.planning.scene import context_of
 from tests.unit.operator.objects import (
-    NOW,
     Manifest,
     manifest,
     model,
@@ -182,7 +182,7 @@ MODES = {
 async def operated(
     cluster: FakeCluster, solver: SystemOptimizer, *, stateful: bool
 ) -> AsyncGenerator[None]:
-    context = Context(cluster, OnDemand(cluster), solver, lambda: NOW, lambda: NOW)
+    context = context_of(cluster, solver)
     store = solver if isinstance(solver, StatefulRemoteOptimizer) else None
     controller = OptimizationController(context, Informers(cluster), stateful=stateful, store=store)
     task = asyncio.create_task(controller.run())

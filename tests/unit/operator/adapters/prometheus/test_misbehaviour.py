@@ -28,8 +28,6 @@ from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.measurement.controller import Context, reconcile
 from inferno_operator.controllers.measurement.lookahead import Lookahead
 from inferno_operator.controllers.measurement.measured_servers import SERVER, MeasuredServers
-from inferno_operator.controllers.planning.ports import Context as PlanningContext
-from inferno_operator.controllers.planning.ports import OnDemand
 from inferno_operator.controllers.planning.reconcile import reconcile as optimize_namespace
 from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.survey import Survey
@@ -38,7 +36,7 @@ from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import observe
 from inferno_operator.runtime.informers import Informers
 from inferno_optimizer.forecast import first_ratio
-from tests.fakes import FakeCluster, FakeOptimizer
+from tests.fakes import FakeCluster
 from tests.tiers import extended, sampled
 from tests.unit.operator.adapters.prometheus.serving import (
     NO_ANSWER,
@@ -50,6 +48,7 @@ from tests.unit.operator.adapters.prometheus.serving import (
     serving,
     vector,
 )
+from tests.unit.operator.controllers.planning.scene import context_of
 from tests.unit.operator.objects import (
     Manifest,
     optimizer,
@@ -332,9 +331,7 @@ class World:
             self._servers.note(observe(Server, manifest))
         await reconcile(self._context)
         for namespace in NAMESPACES:
-            context = PlanningContext(
-                self.cluster, OnDemand(self.cluster), FakeOptimizer(), self.now, self.now
-            )
+            context = context_of(self.cluster, now=self.now)
             request = self.cluster.objects["Optimizer", Key(namespace, "inferno")]
             self.cluster.add({**request, "spec": {**request["spec"], "optimize": True}})
             await optimize_namespace(Key(namespace, "inferno"), context)

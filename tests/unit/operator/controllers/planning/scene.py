@@ -1,7 +1,7 @@
 """A cluster in memory with an Optimizer, the optimization and the plans controller's parts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,17 +14,24 @@ from inferno_operator.controllers.planning.plans import (
 )
 from inferno_operator.controllers.planning.plans import reconcile_plans as reconcile_a_namespace
 from inferno_operator.controllers.planning.ports import Context as OptimizationContext
-from inferno_operator.controllers.planning.ports import Loads, OnDemand, TypedLoads
+from inferno_operator.controllers.planning.ports import (
+    Loads,
+    OnDemand,
+    Optimization,
+    Permission,
+    SystemOptimizer,
+)
 from inferno_operator.controllers.planning.proposal import Seal, compute_plan_digest, optimizer_of
 from inferno_operator.controllers.planning.reconcile import reconcile as reconcile_an_optimizer
 from inferno_operator.controllers.planning.waking import wake
 from inferno_operator.controllers.scaling.decision import WantedReplicas, read_decision
 from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key, Kind, Manifest
-from inferno_operator.resources.observation import observe
+from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Listing
 from inferno_operator.runtime.work_queue import Locks, ReconcileResult
+from inferno_optimizer.placement import Node
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
 from tests.unit.operator import objects
@@ -56,15 +63,62 @@ async def until(cluster: FakeCluster, met: Callable[[], bool]) -> None:
             await cluster.something_changed()
 
 
+class NoNodes:
+    """Knows no nodes: the cards are those that Capacity objects declare."""
+
+    async def nodes(self, namespace: str) -> Sequence[Node]:
+        """Return no nodes."""
+        del namespace
+        return ()
+
+
+class TypedLoads:
+    """Leaves Servers the load that their manifest has."""
+
+    async def with_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        """Return them as they are."""
+        return observations
+
+    def with_known_loads(self, observations: Sequence[Observation]) -> Sequence[Observation]:
+        """Return them as they are."""
+        return observations
+
+
+class ApproveAll:
+    """Permits everything, and records nothing."""
+
+    async def permit(self, optimization: Optimization) -> Permission:
+        """Permit all updates."""
+        return Permission(optimization.updates)
+
+    async def permit_additions(self, optimization: Optimization) -> Permission:
+        """Permit all updates that change something."""
+        return Permission([update for update in optimization.updates if update.moves])
+
+    async def written(self, permission: Permission) -> None:
+        """Do nothing."""
+
+
 def context_of(
     cluster: FakeCluster,
-    solver: FakeOptimizer | None = None,
+    solver: SystemOptimizer | None = None,
     now: Callable[[], datetime] = lambda: NOW,
     **others: Any,  # noqa: ANN401 - of a Context
 ) -> OptimizationContext:
     """What a reconcile needs, on a cluster in memory."""
-    optimizer = solver or FakeOptimizer()
-    return OptimizationContext(cluster, OnDemand(cluster), optimizer, now, now, **others)
+    return OptimizationContext(
+        **{
+            "cluster": cluster,
+            "source": OnDemand(cluster),
+            "optimizer": solver or FakeOptimizer(),
+            "now": now,
+            "steady": now,
+            "loads": TypedLoads(),
+            "machines": NoNodes(),
+            "approver": ApproveAll(),
+            **others,
+        }
+    )
 
 
 def signed(manifest: Manifest) -> Manifest:

@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 
 from inferno_operator.controllers.measurement.load import set_load
-from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.controllers.planning.updates import (
     has_other_words,
@@ -21,7 +20,12 @@ from inferno_operator.resources import Load, Server
 from inferno_operator.resources.objects import Key, Manifest
 from inferno_operator.resources.observation import Observation
 from tests.fakes import FakeCluster
-from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
+from tests.unit.operator.controllers.planning.scene import (
+    INFERNO,
+    TypedLoads,
+    cluster_of,
+    context_of,
+)
 from tests.unit.operator.objects import (
     NOW,
     accelerator,

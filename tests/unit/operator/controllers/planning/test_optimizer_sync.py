@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from inferno_operator.controllers.planning.controller import PATIENCE, Synchronization
-from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.resources import RESOURCES
 from inferno_operator.resources.objects import Key, kind_of
 from inferno_operator.runtime.finalizers import FINALIZER, clean_up
@@ -16,7 +15,7 @@ from inferno_optimizer.errors import InfernoError, UnavailableError
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import wait_until
 from tests.fakes import FakeCluster
-from tests.unit.operator.controllers.planning.scene import cluster_of
+from tests.unit.operator.controllers.planning.scene import TypedLoads, cluster_of
 from tests.unit.operator.objects import NOW, Manifest, optimizer, server, system
 
 SCENE = (*system(4), server("S"), optimizer())

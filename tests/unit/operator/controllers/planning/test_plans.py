@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from inferno_operator.controllers.planning.plans import find_arrivals
-from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.controllers.planning.proposal import build_spec_manifest
 from inferno_operator.resources import Plan, Server, parse
 from inferno_operator.resources.objects import Key
@@ -21,6 +20,7 @@ from tests.unit.operator.controllers.planning.scene import (
     Killed,
     MortalCluster,
     Scene,
+    TypedLoads,
     scene_of,
 )
 from tests.unit.operator.controllers.planning.test_proposal import proposed

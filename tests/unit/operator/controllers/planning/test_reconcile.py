@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from inferno_operator.controllers.measurement.load import set_last_good_load
-from inferno_operator.controllers.planning.ports import TypedLoads
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources import Server
 from inferno_operator.resources.objects import Key, Kind, Manifest
@@ -26,7 +25,12 @@ from inferno_optimizer.solution import Solution
 from inferno_optimizer.system import System
 from tests.controlplane.waiting import PATIENCE_S
 from tests.fakes import FakeCluster, FakeOptimizer
-from tests.unit.operator.controllers.planning.scene import INFERNO, cluster_of, context_of
+from tests.unit.operator.controllers.planning.scene import (
+    INFERNO,
+    TypedLoads,
+    cluster_of,
+    context_of,
+)
 from tests.unit.operator.objects import (
     LATER,
     NOW,

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from inferno_operator.controllers.planning.ports import READ, Loads, TypedLoads
+from inferno_operator.controllers.planning.ports import READ, Loads
 from inferno_operator.resources.observation import Observation
-from tests.unit.operator.controllers.planning.scene import Scene, scene_of
+from tests.unit.operator.controllers.planning.scene import Scene, TypedLoads, scene_of
 from tests.unit.operator.objects import Manifest, capacity, see_requests, server, sleeper
 
 
