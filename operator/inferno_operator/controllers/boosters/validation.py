@@ -55,6 +55,9 @@ def _list_problems(backend: ModelBackend) -> Iterator[Remark]:
     low, high = backend.min_replicas, backend.max_replicas
     if low > high:
         yield ".minReplicas", f"must be at most maxReplicas, which is {high}, not {low}"
+    scheme, _, claim = backend.cache_uri.partition("://")
+    if scheme == "pvc" and not claim.strip("/"):  # the volume would be at /, with no claim
+        yield ".cacheURI", f"must name a claim, such as pvc://weights, not {backend.cache_uri!r}"
     for j, worker in enumerate(backend.workers):  # the API server checks empty images
         if any(map(str.isspace, worker.image)):
             yield f".workers[{j}].image", f"must have no spaces, not {worker.image!r}"

@@ -28,6 +28,8 @@ COST: Manifest = {"scalingCost": 1}
         (booster(backend(workers=[worker(image="a b")])), "spec.backends[0].workers[0].image"),
         (booster(backend(workers=[worker(image="\t")])), "spec.backends[0].workers[0].image"),
         (booster(backend(loraAdapters=[SQL, SQL])), "spec.backends[0].loraAdapters[1].name"),
+        (booster(backend(cacheURI="pvc://")), "spec.backends[0].cacheURI"),
+        (booster(backend(cacheURI="pvc:///")), "spec.backends[0].cacheURI"),
         (booster(backend(type="MindIE")), "spec.backends[0].type"),
         (booster(backend(type="MindIEDisaggregated")), "spec.backends[0].type"),
         (booster(backend(workers=[worker("decode")])), "spec.backends[0].workers"),
