@@ -8,8 +8,8 @@ from math import isfinite, nan
 
 from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import MetricSources, find_demand_source
-from inferno_operator.engines.division import chunks
-from inferno_operator.engines.own_queries import single
+from inferno_operator.engines.division import divide_into_chunks
+from inferno_operator.engines.own_queries import read_single
 from inferno_operator.engines.reading import Values, parts_of
 from inferno_operator.engines.series_groups import (
     WINDOWS,
@@ -74,26 +74,26 @@ class DemandSurvey:
                 if source.source == CUSTOM:
                     own.append(key)
                 else:
-                    groups[self._identity(source)].append(key)
+                    groups[self._identify_group(source)].append(key)
             except InputError as error:
                 answers[key] = DemandReading(problem=str(error))
         places = asyncio.Semaphore(AT_ONCE)
         try:
             async with asyncio.timeout(ASKED_SECONDS), asyncio.TaskGroup() as tasks:
                 for identity, keys in groups.items():
-                    tasks.create_task(self._shared(identity, keys, sources, answers))
+                    tasks.create_task(self._ask_shared(identity, keys, sources, answers))
                 for key in own:
-                    tasks.create_task(self._own(key, sources[key].query or "", places, answers))
+                    tasks.create_task(self._ask_own(key, sources[key].query or "", places, answers))
         except TimeoutError:
             late = DemandReading(problem=f"{_FIELD}: no answer within {ASKED_SECONDS:g} s")
             return {key: answers.get(key, late) for key in sources}
         return answers
 
-    def _identity(self, source: DemandSource) -> SourceLabels:
+    def _identify_group(self, source: DemandSource) -> SourceLabels:
         find_demand_source(self._catalogue, source.source)
         return source.source, label_names(source.labels, f"{_FIELD}.labels")
 
-    async def _shared(
+    async def _ask_shared(
         self,
         identity: SourceLabels,
         keys: list[Key],
@@ -104,23 +104,25 @@ class DemandSurvey:
         members = by_values(labels, {key: sources[key] for key in keys})
         group = SeriesGroup(name, self._catalogue[name], labels, tuple(sorted(members)))
         first = {values: known[0].namespace for values, known in members.items()}
-        for part in chunks(group, first):
-            readings = await self._group(part)
+        for part in divide_into_chunks(group, first):
+            readings = await self._ask_about_group(part)
             for values in part.values:
                 found |= dict.fromkeys(members[values], readings[values])
 
-    async def _group(self, group: SeriesGroup) -> Mapping[Values, DemandReading]:
+    async def _ask_about_group(self, group: SeriesGroup) -> Mapping[Values, DemandReading]:
         query = promql.demand(group, self._seconds)
         try:
             answers = parts_of(query, await self._prometheus.query(query.expression))
         except InfernoError as error:
             return dict.fromkeys(group.values, DemandReading(problem=f"{_FIELD}: {error}"))
         return {
-            values: _reading(sum(answers.get(values, {"": nan}).values()), _absent(group))
+            values: _build_reading(
+                sum(answers.get(values, {"": nan}).values()), _describe_absence(group)
+            )
             for values in group.values
         }
 
-    async def _own(
+    async def _ask_own(
         self,
         key: Key,
         expression: str,
@@ -129,21 +131,21 @@ class DemandSurvey:
     ) -> None:
         async with places:
             try:
-                value = single(await self._prometheus.query(expression))
+                value = read_single(await self._prometheus.query(expression))
             except InfernoError as error:
                 found[key] = DemandReading(problem=f"{_FIELD}.query: {error}")
                 return
-        found[key] = _reading(nan if value is None else value, f"{_FIELD}.query: no number")
+        found[key] = _build_reading(nan if value is None else value, f"{_FIELD}.query: no number")
 
 
 _FIELD = "spec.measure.demand"
 
 
-def _reading(requests: float, problem: str) -> DemandReading:
+def _build_reading(requests: float, problem: str) -> DemandReading:
     """The reading for a number; that of a problem for what is no number."""
     return DemandReading(requests) if isfinite(requests) else DemandReading(problem=problem)
 
 
-def _absent(group: SeriesGroup) -> str:
+def _describe_absence(group: SeriesGroup) -> str:
     names = ", ".join(group.source.heartbeat)
     return f"{_FIELD}: no series of {names} has these labels: correct the labels, or send a request"

@@ -53,7 +53,7 @@ class Diagnosis:
         self._known: dict[tuple[GroupIdentity, Values], tuple[int, str]] = {}
         self._round = 0
 
-    async def hints(
+    async def find_hints(
         self, group: SeriesGroup, reporting: Container[Values] = ()
     ) -> Mapping[Values, str]:
         """Return what to say about each server of a group; `reporting` are others, with series."""
@@ -64,30 +64,32 @@ class Diagnosis:
             round_, hint = self._known.get((group.identity, values), (-AGAIN_AFTER, ""))
             if len(looks) < self._at_a_time and self._round - round_ >= AGAIN_AFTER:
                 looks.append(values)
-            by_values[values] = hint or _plain(group, values)
+            by_values[values] = hint or _describe_plainly(group, values)
         if looks:
-            for values, hint in (await self._look(group, looks, reporting)).items():
+            for values, hint in (await self._look_for_causes(group, looks, reporting)).items():
                 self._known[group.identity, values] = self._round, hint
-                by_values[values] = hint or _plain(group, values)
+                by_values[values] = hint or _describe_plainly(group, values)
         return by_values
 
-    async def _look(
+    async def _look_for_causes(
         self, group: SeriesGroup, wanted: Sequence[Values], reporting: Container[Values]
     ) -> Mapping[Values, str]:
         """Return hints; "" where Prometheus does not answer."""
         hints = dict.fromkeys(wanted, "")
         try:
-            answer = await self._prometheus.query(_of_engines(group, self._catalogue))
+            answer = await self._prometheus.query(_build_engines_query(group, self._catalogue))
             look = _Look(group, self._catalogue, [s.labels for s in answer.samples], reporting)
             for values in wanted:
-                names = await self._prometheus.metric_names("{" + _matchers(group, values) + "}")
+                names = await self._prometheus.metric_names(
+                    "{" + _build_matchers(group, values) + "}"
+                )
                 hints[values] = look.explain_missing_series(values, names)
         except InfernoError:
             return hints
         return hints
 
 
-def _of_engines(group: SeriesGroup, catalogue: MetricSources) -> str:
+def _build_engines_query(group: SeriesGroup, catalogue: MetricSources) -> str:
     """The query for the labels of all series that show that an engine is there."""
     sources = [s for s in catalogue.values() if not s.without_replicas]
     names = dict.fromkeys(name for s in (group.source, *sources) for name in s.heartbeat)
@@ -125,7 +127,7 @@ class _Look:
         `names` are those of the metrics that have its labels.
         """
         wanted = dict(zip(self._group.labels, values, strict=True))
-        seen = _plain(self._group, values)
+        seen = _describe_plainly(self._group, values)
         if cause := self._wrong_source(names):
             return f"{seen}, but there are {cause}"
         if cause := self._find_exported_label(wanted) or self._find_absent_label(wanted):
@@ -133,9 +135,11 @@ class _Look:
         if names:
             return f"{seen}, but there are {', '.join(_find_nearest(self._metric, names))}"
         if self._own:
-            others = filter(None, (self._find_other_values(wanted), self._engines_with(wanted)))
+            others = filter(
+                None, (self._find_other_values(wanted), self._find_engines_with(wanted))
+            )
             return f"{seen}; {'; '.join(others) or self._find_near_series(wanted)}"
-        return f"Prometheus has no series of {self._metric}{self._other_engines(wanted)}"
+        return f"Prometheus has no series of {self._metric}{self._describe_other_engines(wanted)}"
 
     def _wrong_source(self, names: Iterable[str]) -> str:
         """Which other source the metrics are of that have the labels; "" if of none."""
@@ -160,14 +164,14 @@ class _Look:
         lacks = [
             (series, absent)
             for series in self._own
-            if (absent := _absent(series, wanted))
-            and (absent == nowhere or _matches(series, wanted) == {*wanted} - absent != set())
+            if (absent := _find_absent(series, wanted))
+            and (absent == nowhere or _find_matches(series, wanted) == {*wanted} - absent != set())
         ]
         if not lacks:
             return ""
         series, absent = lacks[0]
         there = {label: series[label] for label in wanted if label not in absent}
-        which = f"those with {{{_text(there)}}}" if there else "its series"
+        which = f"those with {{{_format_labels(there)}}}" if there else "its series"
         return (
             f"{which} have no label {' and '.join(sorted(absent))}:"
             " name other labels in spec.measure.labels"
@@ -178,15 +182,15 @@ class _Look:
         by_label: dict[str, set[str]] = {}
         for series in self._own:
             values = tuple(series.get(label, "") for label in self._group.labels)
-            wrong = {*wanted} - _matches(series, wanted)
+            wrong = {*wanted} - _find_matches(series, wanted)
             if len(wrong) == 1 and len(wanted) > 1 and values not in self._reporting:
                 (label,) = wrong
                 by_label.setdefault(label, set()).add(series.get(label, ""))
         texts = []
         for label, found in sorted(by_label.items()):
-            rest = _text({k: v for k, v in wanted.items() if k != label})
+            rest = _format_labels({k: v for k, v in wanted.items() if k != label})
             near = _find_nearest(wanted[label], sorted(found))
-            there = _show_matchers(_text({**wanted, label: value}) for value in near)
+            there = _show_matchers(_format_labels({**wanted, label: value}) for value in near)
             if len(found) == 1:
                 there += (
                     f", the only {label} with {{{rest}}} that no other Server has: if the replicas"
@@ -197,28 +201,30 @@ class _Look:
 
     def _find_near_series(self, wanted: Labels) -> str:
         labels = self._group.labels
-        known = {_text({n: each.get(n, "") for n in labels}) for each in self._own[:COMPARED]}
-        return _show_matchers(_find_nearest(_text(wanted), sorted(known)))
+        known = {
+            _format_labels({n: each.get(n, "") for n in labels}) for each in self._own[:COMPARED]
+        }
+        return _show_matchers(_find_nearest(_format_labels(wanted), sorted(known)))
 
-    def _other_engines(self, wanted: Labels) -> str:
+    def _describe_other_engines(self, wanted: Labels) -> str:
         """What follows that Prometheus has no series of the source."""
-        if with_labels := self._engines_with(wanted):
+        if with_labels := self._find_engines_with(wanted):
             return f"; {with_labels}"
         if self._others:
             sources = sorted({self._source_of[series[NAME]] for series in self._others})
             return f", but of {' and '.join(sources)}, with other labels"
         return " nor of another engine: let it scrape the replicas (a PodMonitor or ServiceMonitor)"
 
-    def _engines_with(self, wanted: Labels) -> str:
+    def _find_engines_with(self, wanted: Labels) -> str:
         """The other engines that have all labels that their series have; "" without any."""
         found = {
-            series[NAME]: _matches(series, wanted)
+            series[NAME]: _find_matches(series, wanted)
             for series in self._others
-            if _matches(series, wanted) == {*wanted} - _absent(series, wanted)
+            if _find_matches(series, wanted) == {*wanted} - _find_absent(series, wanted)
         }
         texts = [
             f"{name} of source {self._source_of[name]} has"
-            f" {{{_text({label: wanted[label] for label in sorted(labels)})}}}"
+            f" {{{_format_labels({label: wanted[label] for label in sorted(labels)})}}}"
             for name, labels in sorted(found.items())
             if labels
         ]
@@ -234,12 +240,12 @@ def _show_matchers(matchers: Iterable[str]) -> str:
     return "there is " + " or ".join(f"{{{shortened(text)}}}" for text in matchers)
 
 
-def _matches(series: Labels, wanted: Labels) -> set[str]:
+def _find_matches(series: Labels, wanted: Labels) -> set[str]:
     """The labels whose values are the wanted ones."""
     return {label for label, value in wanted.items() if series.get(label) == value}
 
 
-def _absent(series: Labels, wanted: Iterable[str]) -> set[str]:
+def _find_absent(series: Labels, wanted: Iterable[str]) -> set[str]:
     return {label for label in wanted if not series.get(label)}
 
 
@@ -250,13 +256,13 @@ def _is_exported(series: Labels, label: str, wanted: Labels) -> bool:
     return all(value in (series.get(k), series.get(EXPORTED + k)) for k, value in wanted.items())
 
 
-def _matchers(group: SeriesGroup, values: Values) -> str:
-    return _text(dict(zip(group.labels, values, strict=True)))
+def _build_matchers(group: SeriesGroup, values: Values) -> str:
+    return _format_labels(dict(zip(group.labels, values, strict=True)))
 
 
-def _text(labels: Labels) -> str:
+def _format_labels(labels: Labels) -> str:
     return ", ".join(f"{label}={quote_string(value)}" for label, value in labels.items())
 
 
-def _plain(group: SeriesGroup, values: Values) -> str:
-    return f"no series of {group.source.heartbeat[0]} has {{{_matchers(group, values)}}}"
+def _describe_plainly(group: SeriesGroup, values: Values) -> str:
+    return f"no series of {group.source.heartbeat[0]} has {{{_build_matchers(group, values)}}}"

@@ -62,7 +62,7 @@ class Suspects:
         return tuple(v for v in group.values if v not in apart and v not in self.left_out)
 
 
-def chunks(group: SeriesGroup, namespaces: Namespaces) -> Iterator[SeriesGroup]:
+def divide_into_chunks(group: SeriesGroup, namespaces: Namespaces) -> Iterator[SeriesGroup]:
     """Yield a group as it is, or in parts if its answers would be too large."""
     values = sum(len(text.encode()) for each in group.values for text in each)
     answer = SERIES * (values + BYTES_OF_SERIES * len(group.values))
@@ -77,7 +77,7 @@ def chunks(group: SeriesGroup, namespaces: Namespaces) -> Iterator[SeriesGroup]:
         yield replace(group, values=tuple(in_order[first : first + size]), is_part=True)
 
 
-def halves(group: SeriesGroup, namespaces: Namespaces) -> tuple[SeriesGroup, SeriesGroup]:
+def halve(group: SeriesGroup, namespaces: Namespaces) -> tuple[SeriesGroup, SeriesGroup]:
     """Return a group of several servers in two parts: whole namespaces, if there are several."""
     in_order = sorted(group.values, key=lambda values: (namespaces[values], values))
     ends = [len(list(servers)) for _, servers in groupby(in_order, key=lambda v: namespaces[v])]

@@ -11,7 +11,7 @@ from inferno_operator.engines.reading import (
     CUSTOM_ANSWERS,
     Reading,
     is_plausible,
-    merged_warnings,
+    merge_warnings,
 )
 from inferno_operator.resources import Queries
 from inferno_operator.resources.objects import Key
@@ -122,7 +122,7 @@ class OwnQueries:
             async with places:
                 began = asyncio.get_running_loop().time()
                 share = _Share(name, min(began + NAMESPACE_SECONDS, end))
-                await self._namespace(by_namespace[name], asking, receive, is_wanted, share)
+                await self._ask_of_namespace(by_namespace[name], asking, receive, is_wanted, share)
                 if began < end:
                     seconds = asyncio.get_running_loop().time() - began
                     turns[name] = _Turn(self._surveys, seconds > SLOW_SECONDS)
@@ -131,7 +131,7 @@ class OwnQueries:
             for name in sorted(by_namespace, key=lambda name: (turns[name].order, name)):
                 group.create_task(work(name))
 
-    async def _namespace(
+    async def _ask_of_namespace(
         self,
         keys: list[Key],
         asking: Mapping[Key, tuple[Reading, Queries]],
@@ -145,13 +145,13 @@ class OwnQueries:
             while waiting:
                 key = waiting.popleft()
                 if is_wanted(key):
-                    await receive(key, await self._server(key, *asking[key], share))
+                    await receive(key, await self._ask_of_server(key, *asking[key], share))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(NAMESPACE_SERVERS):
                 group.create_task(work())
 
-    async def _server(
+    async def _ask_of_server(
         self, key: Key, reading: Reading, queries: Queries, share: "_Share"
     ) -> Reading:
         """Return the reading with the answers, or why there are none."""
@@ -163,9 +163,9 @@ class OwnQueries:
         expressions = expressions_of(queries)
         try:
             async with asyncio.timeout_at(share.until):
-                answer = await self._answered(reading, expressions, share)
+                answer = await self._ask_all(reading, expressions, share)
                 turn.is_slow = asyncio.get_running_loop().time() - began > SLOW_SECONDS
-                answer = await self._with_youth(answer, expressions.get(ARRIVAL_RATE, ""), turn)
+                answer = await self._add_youth(answer, expressions.get(ARRIVAL_RATE, ""), turn)
         except TimeoutError:
             seconds = asyncio.get_running_loop().time() - began
             had_time = seconds >= NAMESPACE_SECONDS / 2  # else it comes first in the next survey
@@ -175,7 +175,7 @@ class OwnQueries:
         turn.survey = self._surveys
         return answer
 
-    async def _with_youth(self, reading: Reading, expression: str, turn: _Turn) -> Reading:
+    async def _add_youth(self, reading: Reading, expression: str, turn: _Turn) -> Reading:
         """Add that the arrival rate had no number one window ago, as its window is not full then.
 
         It is asked again until it had one. A slow query is not: it had none before it was asked for
@@ -188,7 +188,7 @@ class OwnQueries:
         if turn.answered != expression:
             turn.answered, turn.since = expression, reading.time
         if rate > 0 and turn.known != expression:
-            seconds = max(reading.windows.long, longest_range(expression))
+            seconds = max(reading.windows.long, find_longest_range(expression))
             if not await self._had_number(expression, reading.time - seconds, turn):
                 own = {**reading.answers[CUSTOM_ANSWERS], YOUNG: float(seconds)}
                 return replace(reading, answers={**reading.answers, CUSTOM_ANSWERS: own})
@@ -200,26 +200,28 @@ class OwnQueries:
         if turn.is_slow:
             return turn.since <= time
         try:
-            return number(expression, await self._prometheus.query(expression, time)) is not None
+            answer = await self._prometheus.query(expression, time)
+            return read_number(expression, answer) is not None
         except InfernoError as error:
             logger.warning("whether there was a number earlier is not known: %s", error)
             return turn.since <= time
 
-    async def _answered(
+    async def _ask_all(
         self, reading: Reading, queries: Mapping[str, str], share: "_Share"
     ) -> Reading:
         values: dict[str, float] = {}
         for quantity, expression in queries.items():
             try:
                 answer = await self._prometheus.query(expression)
-                value = number(expression, answer) if quantity == ARRIVAL_RATE else single(answer)
+                is_rate = quantity == ARRIVAL_RATE
+                value = read_number(expression, answer) if is_rate else read_single(answer)
             except (RefusedError, InputError) as error:
                 reading = replace(reading, refused=f"spec.measure.queries.{quantity}: {error}")
             except InfernoError as error:
                 share.failure = str(error)
                 return replace(reading, unavailable=str(error))
             else:
-                warnings = merged_warnings(reading.warnings, answer.warnings)
+                warnings = merge_warnings(reading.warnings, answer.warnings)
                 reading = replace(reading, warnings=warnings)
                 values |= {} if value is None else {quantity: value}
         return replace(reading, answers={**reading.answers, CUSTOM_ANSWERS: values})
@@ -250,13 +252,13 @@ class _Share:
         )
 
 
-def longest_range(expression: str) -> int:
+def find_longest_range(expression: str) -> int:
     """Return the longest range of series in an expression [s]; 0 without any."""
     ranges = re.findall(rf"\[((?:\d+(?:{UNIT}))+)", expression)
-    return min(round(max(map(_seconds, ranges), default=0.0)), LONGEST_SECONDS)
+    return min(round(max(map(_parse_seconds, ranges), default=0.0)), LONGEST_SECONDS)
 
 
-def _seconds(duration: str) -> float:
+def _parse_seconds(duration: str) -> float:
     parts = re.findall(rf"(\d+)({UNIT})", duration)
     return sum(int(number) * UNITS_S[unit] for number, unit in parts)
 
@@ -268,16 +270,16 @@ def expressions_of(queries: Queries) -> dict[str, str]:
     """
     expressions = queries.to_json()
     if ARRIVAL_RATE in expressions:
-        expressions[ARRIVAL_RATE] = without_zero(expressions[ARRIVAL_RATE])
+        expressions[ARRIVAL_RATE] = drop_zero(expressions[ARRIVAL_RATE])
     return expressions
 
 
-def without_zero(expression: str) -> str:
+def drop_zero(expression: str) -> str:
     """Return an expression without the 0 at its end that it has where there are no series."""
     return ZERO_AT_END.sub("", expression)
 
 
-def number(expression: str, answer: QueryResult) -> float | None:
+def read_number(expression: str, answer: QueryResult) -> float | None:
     """Return the value of an answer; None if there is none, or it may be a 0 for what is missing.
 
     Raises
@@ -285,11 +287,11 @@ def number(expression: str, answer: QueryResult) -> float | None:
     InputError
         There are several series, or the number cannot be.
     """
-    value = single(answer)
+    value = read_single(answer)
     return None if value == 0 and ZERO_INSIDE.search(expression) else value
 
 
-def single(answer: QueryResult) -> float | None:
+def read_single(answer: QueryResult) -> float | None:
     """Return the value of an answer with one series; None if there is none.
 
     Raises

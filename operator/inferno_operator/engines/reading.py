@@ -129,7 +129,9 @@ def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
         Two series are the same part, or a number is not plausible: the answer is not what was
         asked for, and half of it would count as less load.
     """
-    by_values: dict[Values, dict[str, float]] = {values: {} for values in _known(query.group)}
+    by_values: dict[Values, dict[str, float]] = {
+        values: {} for values in _list_servers(query.group)
+    }
     values_of, is_signed = _values_of(query.group), query.is_signed
     for sample in answer.samples:  # there may be 50,000, so nothing is called that need not be
         values = values_of(sample)
@@ -138,9 +140,11 @@ def parts_of(query: Query, answer: QueryResult) -> ReadingsByValues:
             continue
         part, value = intern(sample.labels.get(PART, "")), sample.value
         if part in parts:
-            raise RefusedError(f"{_told(query, values)} has several series, where one was expected")
+            raise RefusedError(
+                f"{_describe(query, values)} has several series, where one was expected"
+            )
         if not 0.0 <= value <= LARGEST and not is_plausible(value, signed=is_signed):
-            raise RefusedError(f"{_told(query, values)} is {value:g}, which cannot be")
+            raise RefusedError(f"{_describe(query, values)} is {value:g}, which cannot be")
         parts[part] = value
     return {values: parts for values, parts in by_values.items() if parts}
 
@@ -178,20 +182,22 @@ def cov_by_server(query: Query, answer: QueryResult) -> Mapping[Values, float]:
         The series are not those of buckets.
     """
     rows: defaultdict[Values, dict[float, float]] = defaultdict(dict)
-    for values, sample in _of_group(query.group, answer):
+    for values, sample in _select_of_group(query.group, answer):
         try:
             bound = float(sample.labels["le"])
         except (KeyError, ValueError) as error:
-            raise RefusedError(f"{_told(query, values)} has a series without a bound") from error
+            raise RefusedError(
+                f"{_describe(query, values)} has a series without a bound"
+            ) from error
         if bound in rows[values]:
-            raise RefusedError(f"{_told(query, values)} has a bucket twice")
+            raise RefusedError(f"{_describe(query, values)} has a bucket twice")
         if math.isfinite(sample.value):
             rows[values][bound] = sample.value
     covs = ((key, coefficient_of_variation(sorted(row.items()))) for key, row in rows.items())
     return {key: cov for key, cov in covs if cov is not None}
 
 
-def merged_warnings(warnings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+def merge_warnings(warnings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     """Return the first of the warnings of several answers, each once."""
     return tuple(dict.fromkeys((*warnings, *more)))[:WARNINGS]
 
@@ -201,18 +207,18 @@ def is_plausible(value: float, *, signed: bool = False) -> bool:
     return not math.isfinite(value) or (-LARGEST if signed else 0.0) <= value <= LARGEST
 
 
-def _known(group: SeriesGroup) -> tuple[Values, ...]:
+def _list_servers(group: SeriesGroup) -> tuple[Values, ...]:
     """The servers of a group, and nobody."""
     return *group.values, ("",) * len(group.labels)
 
 
-def _of_group(group: SeriesGroup, answer: QueryResult) -> Iterator[tuple[Values, Sample]]:
+def _select_of_group(group: SeriesGroup, answer: QueryResult) -> Iterator[tuple[Values, Sample]]:
     """Yield the samples of the servers of a group, and those of nobody."""
-    of_group, values_of = frozenset(_known(group)), _values_of(group)
+    of_group, values_of = frozenset(_list_servers(group)), _values_of(group)
     return ((v, sample) for sample in answer.samples if (v := values_of(sample)) in of_group)
 
 
-def _told(query: Query, values: Values) -> str:
+def _describe(query: Query, values: Values) -> str:
     pairs = ", ".join(f"{n}={v}" for n, v in zip(query.group.labels, values, strict=True))
     return f"{query.group.name}: {query.name} of {{{shortened(pairs)}}}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from inferno_operator.engines import promql
 from inferno_operator.engines.catalogue import TOKENS
-from inferno_operator.engines.division import LEFT_OUT_FOR, Namespaces, Suspects, halves
+from inferno_operator.engines.division import LEFT_OUT_FOR, Namespaces, Suspects, halve
 from inferno_operator.engines.promql import Query
 from inferno_operator.engines.reading import (
     COVS,
@@ -21,7 +21,7 @@ from inferno_operator.engines.reading import (
     Values,
     cov_by_server,
     find_differing_labels,
-    merged_warnings,
+    merge_warnings,
     parts_of,
 )
 from inferno_operator.engines.series_groups import RateWindows, SeriesGroup
@@ -123,37 +123,37 @@ class RoundQueries:
         self._namespaces = namespaces
         self._effort = effort
 
-    async def needed(self, round_: Round) -> None:
+    async def ask_needed(self, round_: Round) -> None:
         """Ask the queries without which there is no measurement."""
-        for name in _needed(round_.group, round_.windows):
+        for name in _list_needed_queries(round_.group, round_.windows):
             if round_.group.values and not round_.has_failed:
-                query = _needed(round_.group, round_.windows)[name]
+                query = _list_needed_queries(round_.group, round_.windows)[name]
                 try:
                     ask = self._ask_suspects if round_.is_apart else self._ask
                     await ask(round_, query)
                 except InfernoError as error:
-                    await self._failed(round_, query, error)
+                    await self._handle_failure(round_, query, error)
 
-    async def suspected(self, round_: Round, problem: str) -> None:
+    async def ask_about_suspects(self, round_: Round, problem: str) -> None:
         """Ask the same about a few servers, one of which made queries fail."""
         suspects = round_.group.values
         if not self._effort.is_left or self._effort.down:
             self._suspect(round_, suspects, problem)
             round_.group = replace(round_.group, values=())
             return
-        await self.needed(round_)
+        await self.ask_needed(round_)
         if round_.has_failed:
             self._memory.suspects.suspect(suspects, problem)
 
-    async def young(self, round_: Round) -> None:
+    async def ask_first_seen(self, round_: Round) -> None:
         """Ask when servers were first seen that have no samples of the whole long window."""
         replicas = round_.tables.get(REPLICAS, {})
         young = tuple(v for v in round_.group.values if "young" in replicas.get(v, {}))
         if young and not round_.has_failed:
             group, step = replace(round_.group, values=young), max(1, round(round_.interval))
-            await self.optional(round_, promql.known_since(group, round_.windows.long, step))
+            await self.ask_optional(round_, promql.known_since(group, round_.windows.long, step))
 
-    async def copies(self, round_: Round) -> None:
+    async def ask_about_copies(self, round_: Round) -> None:
         """Ask about servers whose series have copies: are they alike, and what do they differ in.
 
         The labels are asked for once.
@@ -166,7 +166,7 @@ class RoundQueries:
         if not counts or round_.has_failed or self._effort.down:
             return
         if unlike := promql.unlike_copies(round_.group, round_.windows.short):
-            await self.optional(round_, unlike)
+            await self.ask_optional(round_, unlike)
         if not new:
             return
         query = promql.labels_of_copies(replace(round_.group, values=tuple(new), is_part=True))
@@ -178,19 +178,19 @@ class RoundQueries:
         labels = find_differing_labels(query.group, answer.samples)
         self._memory.copies |= {v: (counts[v], labels.get(v, "")) for v in new}
 
-    async def slow(self, round_: Round) -> None:
+    async def ask_slow(self, round_: Round) -> None:
         """Ask one of the queries that move slowly; at first, all of them."""
-        memory, queries = self._memory, _slow(round_.group, round_.windows.long)
+        memory, queries = self._memory, _list_slow_queries(round_.group, round_.windows.long)
         turn = (memory.surveys - 1) % len(queries) if queries else 0
         due = queries[turn:][:1] if memory.surveys > 1 else queries
         for query in due:
             if round_.has_failed or self._effort.down or not round_.group.values:
                 break
-            await self.optional(round_, query)
+            await self.ask_optional(round_, query)
             memory.slow[query.name] = round_.tables.pop(query.name, {})
-        round_.tables |= _merged(memory.slow)
+        round_.tables |= _merge_slow_answers(memory.slow)
 
-    async def optional(self, round_: Round, query: Query) -> None:
+    async def ask_optional(self, round_: Round, query: Query) -> None:
         """Ask a query; without an answer a reading only lacks a number."""
         try:
             await self._ask(round_, query)
@@ -199,10 +199,10 @@ class RoundQueries:
             if isinstance(error, UnavailableError):
                 await self._answers_others(error)
 
-    async def _failed(self, round_: Round, query: Query, error: InfernoError) -> None:
+    async def _handle_failure(self, round_: Round, query: Query, error: InfernoError) -> None:
         """Divide the group after a failure of a query, or note the failure for all its servers."""
         logger.warning("%s: %s: %s", query.group.name, query.name, error)
-        if await self._is_of_a_server(round_, error) and await self._divided(
+        if await self._may_be_of_a_server(round_, error) and await self._divide(
             round_, query, str(error)
         ):
             return
@@ -211,7 +211,7 @@ class RoundQueries:
         else:
             round_.unavailable = str(error)
 
-    async def _is_of_a_server(self, round_: Round, error: InfernoError) -> bool:
+    async def _may_be_of_a_server(self, round_: Round, error: InfernoError) -> bool:
         """Whether a server may be the cause of a failure: Prometheus answers other queries."""
         if isinstance(error, BusyError) or not await self._answers_others(error):
             return False
@@ -232,7 +232,7 @@ class RoundQueries:
                 logger.warning("%s", other)
         return self._effort.answers
 
-    async def _divided(self, round_: Round, query: Query, problem: str) -> bool:
+    async def _divide(self, round_: Round, query: Query, problem: str) -> bool:
         """Ask a query about ever smaller parts, until each server that makes it fail is alone.
 
         Returns whether the round goes on with the servers about which there is an answer; the
@@ -246,9 +246,9 @@ class RoundQueries:
             if len(group.values) == 1:
                 alone.append((group.values[0], cause))
                 continue
-            for half in halves(group, self._namespaces):
+            for half in halve(group, self._namespaces):
                 try:
-                    part = _needed(half, round_.windows)[query.name]
+                    part = _list_needed_queries(half, round_.windows)[query.name]
                     await self._ask_suspects(round_, part)
                 except InfernoError as error:
                     failing.append((half, str(error)))
@@ -266,7 +266,7 @@ class RoundQueries:
 
     async def _ask(self, round_: Round, query: Query) -> None:
         """Ask a query, and put its answer into the round."""
-        _keep(round_, query, await self._prometheus.query(query.expression))
+        _put_answer(round_, query, await self._prometheus.query(query.expression))
 
     async def _ask_suspects(self, round_: Round, query: Query) -> None:
         """Ask a query about a few servers, one of which made it fail.
@@ -285,7 +285,7 @@ class RoundQueries:
     def _accuse(self, round_: Round, values: Values, problem: str) -> None:
         logger.warning("%s: left out: %s", round_.group.name, ", ".join(values))
         self._memory.suspects.accuse(values, self._memory.surveys, problem)
-        round_.failures[values] = Reading(refused=blamed(problem), time=round_.time)
+        round_.failures[values] = Reading(refused=describe_blame(problem), time=round_.time)
 
     def _suspect(self, round_: Round, values: tuple[Values, ...], problem: str) -> None:
         self._memory.suspects.suspect(values, problem)
@@ -294,7 +294,7 @@ class RoundQueries:
         round_.failures |= dict.fromkeys(values, failure)
 
 
-def blamed(problem: str) -> str:
+def describe_blame(problem: str) -> str:
     """Return what to say of a Server that made the queries fail."""
     return (
         f"this Server is left out of shared queries for {LEFT_OUT_FOR} measurements,"
@@ -302,7 +302,7 @@ def blamed(problem: str) -> str:
     )
 
 
-def _needed(group: SeriesGroup, windows: RateWindows) -> Mapping[str, Query]:
+def _list_needed_queries(group: SeriesGroup, windows: RateWindows) -> Mapping[str, Query]:
     """The queries of each survey, by name."""
     means = promql.means(group, windows)
     brief = promql.arrivals(group, windows.brief, windows.short, LOAD_BRIEF)
@@ -316,7 +316,7 @@ def _needed(group: SeriesGroup, windows: RateWindows) -> Mapping[str, Query]:
     return {query.name: query for query in queries}
 
 
-def _slow(group: SeriesGroup, seconds: int) -> list[Query]:
+def _list_slow_queries(group: SeriesGroup, seconds: int) -> list[Query]:
     """The queries of which each survey asks one."""
     shares = (promql.percentiles(group, share, seconds) for share in promql.PERCENTILES)
     quantities = TOKENS if len(group.values) <= VARIATION_OF else ()
@@ -324,23 +324,23 @@ def _slow(group: SeriesGroup, seconds: int) -> list[Query]:
     return [query for query in (*shares, *covs) if query is not None]
 
 
-def _keep(round_: Round, query: Query, answer: QueryResult) -> None:
+def _put_answer(round_: Round, query: Query, answer: QueryResult) -> None:
     """Put an answer into a round, beside those about other parts of the group."""
-    table = _table(query, answer)
+    table = _build_table(query, answer)
     round_.tables[query.name] = {**round_.tables.get(query.name, {}), **table}
-    round_.warnings = merged_warnings(round_.warnings, answer.warnings)
+    round_.warnings = merge_warnings(round_.warnings, answer.warnings)
     if answer.samples:
         round_.time = max(round_.time, answer.samples[0].time)
 
 
-def _table(query: Query, answer: QueryResult) -> ReadingsByValues:
+def _build_table(query: Query, answer: QueryResult) -> ReadingsByValues:
     if not query.name.startswith(promql.BUCKETS):
         return parts_of(query, answer)
     quantity = query.name.removeprefix(promql.BUCKETS)
     return {v: {quantity: cov} for v, cov in cov_by_server(query, answer).items()}
 
 
-def _merged(slow: Mapping[str, ReadingsByValues]) -> dict[str, ReadingsByValues]:
+def _merge_slow_answers(slow: Mapping[str, ReadingsByValues]) -> dict[str, ReadingsByValues]:
     """The slow answers, with the variations of all quantities in one table."""
     merged = {name: table for name, table in slow.items() if not name.startswith(promql.BUCKETS)}
     covs: defaultdict[Values, dict[str, float]] = defaultdict(dict)

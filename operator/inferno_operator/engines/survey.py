@@ -17,7 +17,7 @@ from inferno_operator.engines.catalogue import (
     find_source,
 )
 from inferno_operator.engines.diagnosis import AT_A_TIME, Diagnosis
-from inferno_operator.engines.division import Namespaces, chunks
+from inferno_operator.engines.division import Namespaces, divide_into_chunks
 from inferno_operator.engines.own_queries import OwnQueries
 from inferno_operator.engines.promql import SCRAPES
 from inferno_operator.engines.reading import (
@@ -32,7 +32,7 @@ from inferno_operator.engines.round_queries import (
     GroupMemory,
     Round,
     RoundQueries,
-    blamed,
+    describe_blame,
 )
 from inferno_operator.engines.series_groups import (
     WINDOWS,
@@ -114,48 +114,50 @@ class Rounds:
         memory.surveys += 1
         memory.suspects.begin(chunk, memory.surveys)
         left_out = memory.suspects.left_out.items()
-        yield {values: ServerAnswer(self._left_out(problem)) for values, (_, problem) in left_out}
+        yield {
+            values: ServerAnswer(self._build_left_out(problem)) for values, (_, problem) in left_out
+        }
         queries = RoundQueries(self._prometheus, memory, namespaces, effort)
         others = memory.suspects.others(chunk)
         apart, memory.suspects.apart = memory.suspects.apart, []
         if others:
-            usual = await self._usual(replace(chunk, values=others), queries, memory)
+            usual = await self._ask_together(replace(chunk, values=others), queries, memory)
             while some := dict(islice(usual, AT_ONCE)):
                 yield some
         for values, problem in apart:
             group = replace(chunk, values=values, is_part=True)
-            yield dict(await self._apart(group, queries, problem))
+            yield dict(await self._ask_apart(group, queries, problem))
 
     def keep(self, parts: Container[GroupPart]) -> None:
         """Forget all groups but these."""
         for part in [part for part in self._memory if part not in parts]:
             del self._memory[part]
 
-    async def _usual(
+    async def _ask_together(
         self, group: SeriesGroup, queries: RoundQueries, memory: GroupMemory
     ) -> Iterator[tuple[Values, ServerAnswer]]:
         """Ask about servers that share their queries."""
-        brief = _brief_window(memory.interval, memory.short)
+        brief = _choose_brief_window(memory.interval, memory.short)
         windows = replace(group.windows, short=memory.short, brief=brief)
         round_ = Round(group, windows, time=self._clock())
-        await queries.needed(round_)
-        memory.interval = round_.interval = _interval(round_) or memory.interval
-        memory.short = _short_window(memory.interval, group.windows)
-        await queries.young(round_)
-        await queries.copies(round_)
-        await queries.slow(round_)
+        await queries.ask_needed(round_)
+        memory.interval = round_.interval = _find_interval(round_) or memory.interval
+        memory.short = _choose_short_window(memory.interval, group.windows)
+        await queries.ask_first_seen(round_)
+        await queries.ask_about_copies(round_)
+        await queries.ask_slow(round_)
         missing = await self._look_for_missing(round_, queries)
-        return _server_answers(round_, missing, memory.copies)
+        return _list_answers(round_, missing, memory.copies)
 
-    async def _apart(
+    async def _ask_apart(
         self, group: SeriesGroup, queries: RoundQueries, problem: str
     ) -> Iterator[tuple[Values, ServerAnswer]]:
         """Ask about a few servers, one of which made queries fail, as far as there is time."""
         round_ = Round(group, group.windows, is_apart=True, time=self._clock())
-        await queries.suspected(round_, problem)
-        round_.interval = _interval(round_)
-        await queries.young(round_)
-        return _server_answers(round_, await self._look_for_missing(round_, queries), {})
+        await queries.ask_about_suspects(round_, problem)
+        round_.interval = _find_interval(round_)
+        await queries.ask_first_seen(round_)
+        return _list_answers(round_, await self._look_for_missing(round_, queries), {})
 
     async def _look_for_missing(self, round_: Round, queries: RoundQueries) -> Mapping[Values, str]:
         """Find out when servers without series reported last, and what is wrong otherwise."""
@@ -166,44 +168,44 @@ class Rounds:
         if not absent:
             return {}
         group = replace(round_.group, values=absent)
-        await queries.optional(round_, promql.last_seen(group, MEMORY_SECONDS))
+        await queries.ask_optional(round_, promql.last_seen(group, MEMORY_SECONDS))
         seen = round_.tables.get(LAST_SEEN, {})
         missing = replace(group, values=tuple(v for v in absent if v not in seen))
-        return await self._diagnosis.hints(missing, {*round_.group.values} - {*absent})
+        return await self._diagnosis.find_hints(missing, {*round_.group.values} - {*absent})
 
-    def _left_out(self, problem: str) -> Reading:
-        return Reading(refused=blamed(problem), time=self._clock())
+    def _build_left_out(self, problem: str) -> Reading:
+        return Reading(refused=describe_blame(problem), time=self._clock())
 
 
-def _interval(round_: Round) -> float:
+def _find_interval(round_: Round) -> float:
     """The longest scrape interval of a group [s]; 0 if it is not known."""
     nobody = ("",) * len(round_.group.labels)
     seconds = round_.tables.get(REPLICAS, {}).get(nobody, {}).get("interval", 0.0)
     return seconds if isfinite(seconds) else 0.0
 
 
-def _short_window(interval: float, windows: RateWindows) -> int:
+def _choose_short_window(interval: float, windows: RateWindows) -> int:
     """The short window for a scrape interval [s]."""
     return min(windows.long, max(windows.short, round(SCRAPES * interval)))
 
 
-def _brief_window(interval: float, short: int) -> int:
+def _choose_brief_window(interval: float, short: int) -> int:
     """The brief window for a scrape interval [s]; 0 if it would not be much shorter."""
     seconds = max(BRIEF_SECONDS, round(SCRAPES * interval))
     return seconds if interval and 2 * seconds <= short else 0
 
 
-def _server_answers(
+def _list_answers(
     round_: Round, hints: Mapping[Values, str], copies: Mapping[Values, tuple[float, str]]
 ) -> Iterator[tuple[Values, ServerAnswer]]:
     for values in round_.group.values:
         _, labels = copies.get(values, (0.0, ""))
-        yield values, ServerAnswer(_reading(round_, values, labels), hints.get(values, ""))
+        yield values, ServerAnswer(_build_reading(round_, values, labels), hints.get(values, ""))
     for values, reading in round_.failures.items():
         yield values, ServerAnswer(reading)
 
 
-def _reading(round_: Round, values: Values, differing: str) -> Reading:
+def _build_reading(round_: Round, values: Values, differing: str) -> Reading:
     answers = {name: table[values] for name, table in round_.tables.items() if values in table}
     answers.setdefault(REPLICAS, {})
     copies = answers[REPLICAS].get("copies")
@@ -307,7 +309,7 @@ class Survey:
         async def take_own(key: Key, reading: Reading) -> None:
             await receive({key: replace(own[key], reading=reading)})
 
-        await self._shared(measures, take_shared)
+        await self._ask_shared(measures, take_shared)
         asking = {
             key: (found.reading, queries)
             for key, found in own.items()
@@ -315,8 +317,8 @@ class Survey:
         }
         await self._own.ask(asking, take_own, is_wanted)
 
-    async def _shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
-        groups, refused = self._grouped(measures)
+    async def _ask_shared(self, measures: Mapping[Key, Measure], take: Receive) -> None:
+        groups, refused = self._group_servers(measures)
         await take(refused)
         custom = groups.pop(_OWN_QUERIES, {})
         await take({key: SurveyResult(Reading(time=self._clock()), None) for key in custom})
@@ -324,7 +326,9 @@ class Survey:
             (identity, number): (members, chunk)
             for identity, servers in groups.items()
             for members in [_Members.of(identity[1], servers)]
-            for number, chunk in enumerate(chunks(self._group(identity, members), members.first))
+            for number, chunk in enumerate(
+                divide_into_chunks(self._build_group(identity, members), members.first)
+            )
         }
         self._seconds = {part: self._seconds.get(part, 0.0) for part in parts}
         self._rounds.keep(parts)
@@ -333,14 +337,14 @@ class Survey:
             began = asyncio.get_running_loop().time()
             members, chunk = parts[part]
             if effort.down or began >= end:
-                await take(self._unasked(members, chunk, effort.down or _LATE))
+                await take(self._build_unasked(members, chunk, effort.down or _LATE))
                 self._seconds[part] = 0.0
                 continue
             async for answers in self._rounds.ask(chunk, part[1], members.first, effort):
-                await take(_results(members, chunk.source, answers))
+                await take(_build_results(members, chunk.source, answers))
             self._seconds[part] = asyncio.get_running_loop().time() - began
 
-    def _grouped(
+    def _group_servers(
         self, measures: Mapping[Key, Measure]
     ) -> tuple[dict[GroupIdentity, dict[Key, Measure]], Results]:
         """Return the servers that share queries, and why some cannot be asked about."""
@@ -348,26 +352,26 @@ class Survey:
         refused = {}
         for key, measure in measures.items():
             try:
-                groups[self._identity(measure)][key] = measure
+                groups[self._identify_group(measure)][key] = measure
             except InputError as error:
                 reading = Reading(refused=str(error), time=self._clock())
                 refused[key] = SurveyResult(reading, None)
         return groups, refused
 
-    def _group(self, identity: GroupIdentity, members: "_Members") -> SeriesGroup:
+    def _build_group(self, identity: GroupIdentity, members: "_Members") -> SeriesGroup:
         name, labels, windows = identity
         values = tuple(sorted(members.keys))
         return SeriesGroup(name, self._catalogue[name], labels, values, windows=windows)
 
-    def _identity(self, measure: Measure) -> GroupIdentity:
+    def _identify_group(self, measure: Measure) -> GroupIdentity:
         if measure.source == CUSTOM and CUSTOM not in self._catalogue:
             return _OWN_QUERIES
         find_source(self._catalogue, measure.source)
         return measure.source, label_names(measure.labels), windows_of(measure, self._windows)
 
-    def _unasked(self, members: "_Members", chunk: SeriesGroup, problem: str) -> Results:
+    def _build_unasked(self, members: "_Members", chunk: SeriesGroup, problem: str) -> Results:
         answer = ServerAnswer(Reading(unavailable=problem, time=self._clock()))
-        return _results(members, chunk.source, dict.fromkeys(chunk.values, answer))
+        return _build_results(members, chunk.source, dict.fromkeys(chunk.values, answer))
 
 
 _OWN_QUERIES: GroupIdentity = (CUSTOM, (), WINDOWS)
@@ -395,7 +399,7 @@ class _Members:
         return {values: keys[0].namespace for values, keys in self.keys.items()}
 
 
-def _results(
+def _build_results(
     members: _Members, source: MetricSource, answers: Mapping[Values, ServerAnswer]
 ) -> Results:
     return {

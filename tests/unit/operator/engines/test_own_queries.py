@@ -9,7 +9,7 @@ import pytest
 from inferno_operator.controllers.measurement.quality import judge_reading
 from inferno_operator.engines.catalogue import read_built_in_sources
 from inferno_operator.engines.demand import DemandReading, DemandSurvey
-from inferno_operator.engines.own_queries import longest_range, without_zero
+from inferno_operator.engines.own_queries import drop_zero, find_longest_range
 from inferno_operator.engines.survey import Results, Survey, SurveyResult
 from inferno_operator.resources import DemandSource, Measure, Measured, Queries
 from inferno_operator.resources.objects import Key
@@ -237,7 +237,7 @@ async def test_a_slow_query_is_partial_until_it_is_known_for_one_window() -> Non
     ],
 )
 def test_a_zero_for_what_is_missing_is_left_out_of_a_query(written: str, asked: str) -> None:
-    assert without_zero(written) == asked
+    assert drop_zero(written) == asked
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ async def test_nothing_missing_is_zero_in_own_queries(
     """As after a rename of a metric: the series are gone, and the query answers 0 as before."""
     table = Table([])
     found = {"": value} if value is not None else {}
-    table.serve(**{without_zero(expression): found})
+    table.serve(**{drop_zero(expression): found})
     measure = Measure.model_validate({"source": "Custom", "queries": {"arrivalRate": expression}})
 
     assert (await Watch(table).ask({Key("a", "s"): measure}))[Key("a", "s")].quality == quality
@@ -289,7 +289,7 @@ async def test_a_query_without_a_number_is_looked_at_again() -> None:
     ],
 )
 def test_the_longest_range_of_an_expression_is_found(expression: str, seconds: int) -> None:
-    assert longest_range(expression) == seconds
+    assert find_longest_range(expression) == seconds
 
 
 # What is seen of requests: one query for all servers of a source, and nothing missing is zero
