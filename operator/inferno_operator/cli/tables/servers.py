@@ -453,7 +453,7 @@ def format_placement(allocation: Allocation | None, label: Label = name_accelera
     if allocation is None or not allocation.accelerator:
         return "-"
     replicas, starting = Counter[str](), Counter[str]()
-    for role, part in allocation.parts_by_role if allocation else ():
+    for role, part in allocation.parts_by_role:
         name = label(part.accelerator, role)
         replicas[name] += part.num_replicas
         starting[name] += part.starting_replicas or 0

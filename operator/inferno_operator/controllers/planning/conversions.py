@@ -41,7 +41,6 @@ from inferno_optimizer.wire.tables import (
     SERVICE_CLASS,
 )
 
-Priced = TypeVar("Priced", bound=Allocation)
 Placed = TypeVar("Placed", bound=ReplicaAllocation)
 
 
@@ -50,15 +49,20 @@ def price_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | 
     whole, model = resource.spec.current_alloc, resource.spec.model
     if whole is None:
         return None
-    mix = tuple(_price(part, model, catalogue) for part in whole.mix)
-    if whole.roles:
-        return _price_roles(whole, model, catalogue)
-    if not mix:
-        return _price(whole, model, catalogue)
-    total = sum(part.cost or 0.0 for part in mix)
-    return whole.model_copy(
-        update={"mix": mix, "cost": total if whole.cost is None else whole.cost}
+
+    def price(part: ReplicaAllocation, role: core.Role) -> float:
+        return max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator, role)
+
+    mix = tuple(
+        part.model_copy(update={"cost": price(part, core.Role.BOTH)}) if part.cost is None else part
+        for part in whole.mix
     )
+    cost = whole.cost
+    if cost is None and mix:
+        cost = sum(part.cost or 0.0 for part in mix)
+    elif cost is None:
+        cost = sum(price(part, role) for role, part in whole.parts_by_role)
+    return whole.model_copy(update={"cost": cost, **({"mix": mix} if mix else {})})
 
 
 def place_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
@@ -69,57 +73,31 @@ def place_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | 
     whole, model = price_current(resource, catalogue), resource.spec.model
     if whole is None or not any(part.starting_replicas for part in whole.parts):
         return whole
+    added = 0.0
 
-    def placed(part: Placed, role: core.Role = core.Role.BOTH) -> Placed:
-        return _add_starting(part, catalogue.unit_cost(model, part.accelerator, role))
+    def place(part: Placed, role: core.Role = core.Role.BOTH) -> Placed:
+        nonlocal added
+        starting = part.starting_replicas or 0
+        cost = starting * catalogue.unit_cost(model, part.accelerator, role)
+        added += cost
+        return part.model_copy(
+            update={
+                "num_replicas": part.num_replicas + starting,
+                "cold_replicas": (part.cold_replicas or 0) + starting,
+                "cost": (part.cost or 0.0) + cost,
+            }
+        )
 
-    if not _list_parts(whole):
-        return placed(whole)
-    roles = whole.roles and Roles(
-        prefill=placed(whole.roles.prefill, core.Role.PREFILL),
-        decode=placed(whole.roles.decode, core.Role.DECODE),
-    )
-    after = whole.model_copy(update={"mix": tuple(map(placed, whole.mix)), "roles": roles})
-    added = _sum_costs(_list_parts(after)) - _sum_costs(_list_parts(whole))
-    replicas = sum(part.num_replicas for part in _list_parts(after))
-    return after.model_copy(update={"num_replicas": replicas, "cost": (whole.cost or 0.0) + added})
-
-
-def _list_parts(whole: ServerAllocation) -> tuple[ReplicaAllocation, ...]:
-    """The parts of a mix, or those by role; none where the allocation is in one piece."""
-    return (*whole.mix, *(whole.roles.by_role.values() if whole.roles else ()))
-
-
-def _add_starting(part: Placed, unit_cost: float) -> Placed:
-    starting = part.starting_replicas or 0
-    return part.model_copy(
-        update={
-            "num_replicas": part.num_replicas + starting,
-            "cold_replicas": (part.cold_replicas or 0) + starting,
-            "cost": (part.cost or 0.0) + starting * unit_cost,
-        }
-    )
-
-
-def _sum_costs(parts: Iterable[ReplicaAllocation]) -> float:
-    return sum(part.cost or 0.0 for part in parts)
-
-
-def _price_roles(whole: ServerAllocation, model: str, catalogue: Catalogue) -> ServerAllocation:
-    if whole.roles is None or whole.cost is not None:
-        return whole
-    costs = (
-        max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator, role)
-        for role, part in whole.roles.by_role.items()
-    )
-    return whole.model_copy(update={"cost": sum(costs)})
-
-
-def _price(part: Priced, model: str, catalogue: Catalogue) -> Priced:
-    if part.cost is not None:
-        return part
-    cost = max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator)
-    return part.model_copy(update={"cost": cost})
+    if whole.roles:
+        prefill, decode = (place(part, role) for role, part in whole.roles.by_role.items())
+        parts: Mapping[str, object] = {"roles": Roles(prefill=prefill, decode=decode)}
+    elif whole.mix:
+        parts = {"mix": tuple(map(place, whole.mix))}
+    else:
+        return place(whole)
+    replicas = sum(part.placed_replicas for _, part in whole.parts_by_role)
+    update = {"num_replicas": replicas, "cost": (whole.cost or 0.0) + added, **parts}
+    return whole.model_copy(update=update)
 
 
 def allocation_of(whole: ServerAllocation) -> core.Allocation:
