@@ -157,7 +157,7 @@ def _publication(
     publication = Publication(cluster, informers, names_variants=with_variants, now=_now)
     metrics.publish(
         lambda: publication.decisions() if remaining() > 0 else (),
-        publication.variant if with_variants else None,
+        publication.find_variant if with_variants else None,
     )
     return publication
 

@@ -99,7 +99,7 @@ def _merged(old: Condition | None, verdict: Verdict, generation: int, now: datet
     )
 
 
-def changed(status: Status, verdict: Verdict) -> bool:
+def is_new_verdict(status: Status, verdict: Verdict) -> bool:
     """Whether a verdict differs from the condition in status, reason or message."""
     old = status.condition(verdict.type)
     if old is None:

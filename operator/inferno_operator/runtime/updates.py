@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
+from inferno_operator.resources.conditions import Verdict, is_new_verdict, merge_conditions
 from inferno_operator.resources.objects import Event, Manifest, Now, Reference
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.ports import (
@@ -115,7 +115,7 @@ class FieldUpdate:
         return self.news
 
 
-def undefined(
+def report_unknown_field(
     observation: Observation,
     condition: str,
     fields: Manifest,
@@ -138,7 +138,7 @@ def undefined(
         Which field is lacking.
     """
     judged = Verdict(condition, holds=False, reason=error.reason, message=str(error))
-    if not changed(observation.status, judged):
+    if not is_new_verdict(observation.status, judged):
         return None
     merged = merge_conditions(observation.status, [judged], observation.generation, now)
     status = {**fields, "conditions": [each.to_json() for each in merged]}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from inferno_operator.controllers.boosters.booster import ANNOTATION, BOUNDS, Booster, ModelBackend
 from inferno_operator.controllers.boosters.children import convert_backends, select_targets
 from inferno_operator.controllers.boosters.conversion import BoosterProblem, ChildPlace
-from inferno_operator.controllers.boosters.validation import advice, problems
+from inferno_operator.controllers.boosters.validation import list_advice, list_problems
 from inferno_operator.resources import Server
 from inferno_operator.resources.conditions import ACTUATED, ALLOCATED, RECOMMENDED
 from inferno_operator.resources.dialects import Dialect, Release
@@ -71,7 +71,7 @@ def plan_changes(
     `servers` are the Servers of its namespace.
     """
     existing = {_place(child): child for child in present}
-    bad, advised = problems(booster), advice(booster, dialect)
+    bad, advised = list_problems(booster), list_advice(booster, dialect)
     if any(not problem.backend for problem in bad):
         return ChildWrites(problems=bad, invalid=(*bad, *advised))
 

@@ -26,7 +26,7 @@ from inferno_operator.controllers.boosters.serving import (
     ROLES,
     TRANSFER,
     build_serving,
-    connector_name,
+    find_connector,
 )
 from inferno_operator.resources.dialects import DISAGGREGATED, Dialect
 from inferno_operator.resources.objects import Manifest
@@ -99,7 +99,7 @@ def _build_server(conversion: Conversion, backend: ModelBackend) -> Json:
         roles = {f"{role}Labels": {f"{prefix}role": role} for role in ROLES}
         spec["workloadSelector"]["pdGroup"] = {"groupKey": f"{prefix}group-name", **roles}
         # The router's name of the connector that moves KV caches from prefill to decode.
-        names = [connector_name(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
+        names = [find_connector(config.get(TRANSFER)) for config in _configs(backend, ROLES)]
         connectors = [dialect.connectors[n] for n in names if n in dialect.connectors]
         if connectors:
             spec["kvConnector"] = {"type": connectors[-1]}

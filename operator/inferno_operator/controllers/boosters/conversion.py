@@ -156,7 +156,10 @@ class Conversion:
             "controller": True,
             "blockOwnerDeletion": True,
         }
-        labels = {**self.labels(backend), self.dialect.label("revision"): revision or digest(spec)}
+        labels = {
+            **self.labels(backend),
+            self.dialect.label("revision"): revision or compute_short_hash(spec),
+        }
         return {
             "apiVersion": kind.api_version,
             "kind": kind.kind,
@@ -209,7 +212,7 @@ def runtime_port(backend: ModelBackend) -> int:
     return port if 0 < port <= MAX_PORT else DEFAULT_RUNTIME_PORT
 
 
-def digest(value: object) -> str:
+def compute_short_hash(value: object) -> str:
     """Return a short hash of a JSON value."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:10]

@@ -16,7 +16,7 @@ from inferno_operator.controllers.boosters.conversion import (
     Conversion,
     ConversionError,
     ModelCache,
-    digest,
+    compute_short_hash,
     find_cache,
     runtime_port,
 )
@@ -135,7 +135,7 @@ def build_serving(conversion: Conversion, backend: ModelBackend) -> Json:
         },
     }
     spec = {"replicas": backend.min_replicas, **rolled_out}
-    return conversion.child(dialect.serving, spec, backend, digest(rolled_out))
+    return conversion.child(dialect.serving, spec, backend, compute_short_hash(rolled_out))
 
 
 def _find_worker(conversion: Conversion, backend: ModelBackend, role: str) -> WorkerRole:
@@ -191,7 +191,7 @@ class _Role:
             "terminationGracePeriodSeconds": GRACE_SECONDS,
             "containers": [self._build_sidecar(), self._build_engine()],
         }
-        other = without_empty(
+        other = drop_empty(
             {
                 "name": f"{self.backend.name.lower()}-{self.backend.type.lower()}-worker",
                 "image": self.worker.image,
@@ -213,7 +213,7 @@ class _Role:
 
     def _build_pod(self) -> Json:
         """Return the fields that all pods of a backend have."""
-        return without_empty(
+        return drop_empty(
             {
                 "initContainers": self._build_downloaders(),
                 "volumes": [
@@ -247,7 +247,7 @@ class _Role:
             for i, adapter in enumerate(self.backend.lora_adapters)
         ]
         return [
-            without_empty(
+            drop_empty(
                 {
                     "name": f"{self.conversion.model}-{name}",
                     "image": self.conversion.dialect.downloader_image,
@@ -298,7 +298,7 @@ class _Role:
                 },
                 "lifecycle": {"preStop": {"exec": {"command": drain}}},
             }
-        return without_empty({**container, **more})
+        return drop_empty({**container, **more})
 
     def _build_sidecar(self) -> Json:
         """Return the sidecar of the engine: it serves health and metrics, and loads adapters."""
@@ -323,7 +323,7 @@ class _Role:
                 "initialDelaySeconds": 5,
                 "periodSeconds": 10,
             }
-        return without_empty(container)
+        return drop_empty(container)
 
     def _build_environment(self) -> list[Json]:
         """Return the environment of engine and sidecar; the user's variables override others."""
@@ -366,7 +366,7 @@ class _Role:
             leader = f"{self._ray_script} leader {devices} && {shlex.join(command)}"
             command = ["bash", "-c", f"chmod u+x {self._ray_script} && {leader}"]
         # Install what the connector needs on a GPU. An upgrade would replace the version that fits.
-        package = PACKAGES.get(connector_name(self._config.get(TRANSFER)))
+        package = PACKAGES.get(find_connector(self._config.get(TRANSFER)))
         is_there = self.backend.literal(SKIPPED, "") in TRUE
         on_gpu = _count_devices(self.worker, DEVICES[:1])
         if package and on_gpu and not is_there and self.conversion.pods.installs_packages:
@@ -417,7 +417,7 @@ def count_pods_of_replica(worker: WorkerRole) -> int:
     return worker.pods or 1
 
 
-def without_empty(fields: Json) -> Json:
+def drop_empty(fields: Json) -> Json:
     """Return the fields that are not empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {}, ())}
 
@@ -463,7 +463,7 @@ done
 """
 
 
-def connector_name(transfer: object) -> str:
+def find_connector(transfer: object) -> str:
     """Return the connector in a transfer configuration, which is an object or JSON text."""
     try:
         value = json.loads(transfer) if isinstance(transfer, str) else transfer

@@ -40,18 +40,18 @@ DURATION = re.compile(r"([-+]?)((?:\d+(?:\.\d*)?(?:ms|us|µs|ns|h|m|s))+|0)")
 PART = re.compile(r"(\d+(?:\.\d*)?)(ms|us|µs|ns|h|m|s)")
 
 
-def problems(booster: Booster) -> tuple[BoosterProblem, ...]:
+def list_problems(booster: Booster) -> tuple[BoosterProblem, ...]:
     """Return the invalid fields that a conversion does not check itself."""
     if not booster.spec.backends:
         return (BoosterProblem("spec.backends", "is missing"),)  # the original's schema allows that
     return tuple(
         BoosterProblem(f"spec.backends[{i}]{path}", text, backend.name)
         for i, backend in enumerate(booster.spec.backends)
-        for path, text in _list_problems(backend)
+        for path, text in _list_backend_problems(backend)
     )
 
 
-def _list_problems(backend: ModelBackend) -> Iterator[Remark]:
+def _list_backend_problems(backend: ModelBackend) -> Iterator[Remark]:
     low, high = backend.min_replicas, backend.max_replicas
     if low > high:
         yield ".minReplicas", f"must be at most maxReplicas, which is {high}, not {low}"
@@ -67,7 +67,7 @@ def _list_problems(backend: ModelBackend) -> Iterator[Remark]:
             yield f".loraAdapters[{j}].name", f"must be unique, but {name!r} is used before"
 
 
-def advice(booster: Booster, dialect: Dialect) -> tuple[BoosterProblem, ...]:
+def list_advice(booster: Booster, dialect: Dialect) -> tuple[BoosterProblem, ...]:
     """Return the rules that a booster breaks, those about the whole booster first."""
     of_backends = (
         BoosterProblem(f"spec.backends[{i}]{path}", text, backend.name)

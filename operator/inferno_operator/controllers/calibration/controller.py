@@ -10,11 +10,16 @@ from functools import partial
 from inferno_operator.controllers.calibration.parameters import add_prefill_batch, calibrate_models
 from inferno_operator.controllers.calibration.windows import Pair, UnreadPast, WindowSource
 from inferno_operator.resources import CalibratedData, Model, ModelStatus
-from inferno_operator.resources.conditions import CALIBRATED, Verdict, changed, merge_conditions
+from inferno_operator.resources.conditions import (
+    CALIBRATED,
+    Verdict,
+    is_new_verdict,
+    merge_conditions,
+)
 from inferno_operator.resources.objects import Event, Manifest, Now, Reference, kind_of
 from inferno_operator.resources.observation import Observation, observe
 from inferno_operator.runtime.ports import Cluster, FieldManager
-from inferno_operator.runtime.updates import FieldUpdate, Writer, undefined
+from inferno_operator.runtime.updates import FieldUpdate, Writer, report_unknown_field
 from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 from inferno_optimizer.calibration.verdict import CalibrationReason
 from inferno_optimizer.calibration.windows import Window, retained
@@ -42,12 +47,12 @@ def report_calibration(
     same = len(rows) == len(before) and all(
         not is_noticeable(old, new) for old, new in zip(before, rows, strict=True)
     )
-    if same and not changed(observation.status, result):
+    if same and not is_new_verdict(observation.status, result):
         return None
     conditions = merge_conditions(observation.status, [result], observation.generation, now)
     status = {**_fields(rows), "conditions": [condition.to_json() for condition in conditions]}
     events = tuple(_find_events(observation.reference, before, rows))
-    otherwise = partial(undefined, observation, CALIBRATED, _fields(before), now)
+    otherwise = partial(report_unknown_field, observation, CALIBRATED, _fields(before), now)
     return FieldUpdate(observation.reference, status, news=events, otherwise=otherwise)
 
 

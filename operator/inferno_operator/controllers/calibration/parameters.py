@@ -153,14 +153,14 @@ def _build_row(previous: _PreviousData, result: Calibration) -> CalibratedData:
         avg_in_tokens=_round(facts.input_tokens) if seen else None,
         avg_out_tokens=_round(facts.output_tokens) if seen else None,
         shift=_round(facts.shift) if facts.shift else None,
-        decode=_decode(facts.decode) if seen else None,
-        prefill=_prefill(facts.prefill) if seen else None,
-        expected=_decode_parms(result.expected) if seen else None,
+        decode=_convert_decode(facts.decode) if seen else None,
+        prefill=_convert_prefill(facts.prefill) if seen else None,
+        expected=_convert_decode_parms(result.expected) if seen else None,
         decode_parms=decode_parms,
         prefill_parms=prefill_parms,
-        step_parms=_step_parms(previous, result, fitted),
+        step_parms=_find_step_parms(previous, result, fitted),
         hardly_known=_find_hardly_known(previous, result, fitted),
-        perf_parms=_perf_parms(result.budget) if result.budget else None,
+        perf_parms=_convert_budget(result.budget) if result.budget else None,
     )
 
 
@@ -190,7 +190,7 @@ def _judge(
     return result.reason, result.message
 
 
-def _step_parms(
+def _find_step_parms(
     previous: _PreviousData, result: Calibration, laws: Laws | None
 ) -> StepParms | None:
     if laws and laws.chosen_steps:
@@ -240,20 +240,20 @@ def _find_usable(
     if result.reason.usable:
         upper = result.upper
         prefill = PrefillParms(gamma=_round(upper.gamma), delta=_round(upper.delta))
-        return _decode_parms(upper), prefill
+        return _convert_decode_parms(upper), prefill
     return (before.decode_parms, before.prefill_parms) if before else (None, None)
 
 
-def _perf_parms(budget: TokenBudgetParameters) -> PerfParms:
+def _convert_budget(budget: TokenBudgetParameters) -> PerfParms:
     alpha, beta, gamma = map(_round, (budget.alpha, budget.beta, budget.gamma))
     return PerfParms(alpha=alpha, beta=beta, gamma=gamma)
 
 
-def _decode_parms(parameters: PrefillDecodeParameters) -> DecodeParms:
+def _convert_decode_parms(parameters: PrefillDecodeParameters) -> DecodeParms:
     return DecodeParms(alpha=_round(parameters.alpha), beta=_round(parameters.beta))
 
 
-def _decode(line: LineFit) -> FittedDecode:
+def _convert_decode(line: LineFit) -> FittedDecode:
     return FittedDecode(
         alpha=_round(line.intercept),
         beta=_round(line.slope),
@@ -264,7 +264,7 @@ def _decode(line: LineFit) -> FittedDecode:
     )
 
 
-def _prefill(line: LineFit) -> FittedPrefill:
+def _convert_prefill(line: LineFit) -> FittedPrefill:
     return FittedPrefill(
         gamma=_round(line.intercept),
         delta=_round(line.slope),

@@ -25,7 +25,7 @@ from inferno_operator.controllers.capacity.objects import (
     find_workloads,
 )
 from inferno_operator.resources import Accelerator, Capacity, CapacityStatus, CountedNode
-from inferno_operator.resources.conditions import COUNTED, Verdict, changed, merge_conditions
+from inferno_operator.resources.conditions import COUNTED, Verdict, is_new_verdict, merge_conditions
 from inferno_operator.resources.objects import (
     CLUSTER_QUEUE,
     LOCAL_QUEUE,
@@ -43,7 +43,7 @@ from inferno_operator.resources.pods import PodIndex
 from inferno_operator.runtime.informers import Informers
 from inferno_operator.runtime.ports import Cluster, FieldManager, GoneError, RejectedError
 from inferno_operator.runtime.texts import join_names
-from inferno_operator.runtime.updates import FieldUpdate, Writer, undefined, write_each
+from inferno_operator.runtime.updates import FieldUpdate, Writer, report_unknown_field, write_each
 from inferno_operator.runtime.work_queue import Cycles, ReconcileResult
 from inferno_optimizer.errors import InfernoError
 from inferno_optimizer.placement import Node
@@ -160,14 +160,14 @@ def _build_update(
     observation: Observation, fields: Manifest, verdict: Verdict, now: datetime
 ) -> FieldUpdate | None:
     before = observation.status.condition(COUNTED)
-    if fields == _read_fields(observation) and not changed(observation.status, verdict):
+    if fields == _read_fields(observation) and not is_new_verdict(observation.status, verdict):
         return None
     conditions = merge_conditions(observation.status, [verdict], observation.generation, now)
     status = {**fields, "conditions": [condition.to_json() for condition in conditions]}
     severity: Literal["Normal", "Warning"] = "Normal" if verdict.holds else "Warning"
     event = Event(observation.reference, severity, verdict.reason, verdict.message, ACTION)
     is_news = before is None or (before.status, before.reason) != (verdict.status, verdict.reason)
-    otherwise = partial(undefined, observation, COUNTED, _read_fields(observation), now)
+    otherwise = partial(report_unknown_field, observation, COUNTED, _read_fields(observation), now)
     news = (event,) if is_news else ()
     return FieldUpdate(observation.reference, status, news=news, otherwise=otherwise)
 

@@ -24,13 +24,13 @@ from inferno_operator.resources.conditions import (
     ACTUATED,
     CORRECTED,
     Verdict,
-    changed,
+    is_new_verdict,
     merge_conditions,
 )
 from inferno_operator.resources.objects import Event, Key, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.observer import MeasuredServer, ObservedLatency
-from inferno_operator.runtime.updates import FieldUpdate, undefined
+from inferno_operator.runtime.updates import FieldUpdate, report_unknown_field
 
 MEASURED = "Measured"
 """The type of the condition."""
@@ -107,7 +107,7 @@ def report_measurement(
         _build_status(observation, judged, corrected, measured, now),
         _build_spec(server, measured),
         (*_find_news(observation, judged), *_find_correction_news(observation, corrected)),
-        partial(undefined, observation, MEASURED, {}, now),
+        partial(report_unknown_field, observation, MEASURED, {}, now),
     )
 
 
@@ -115,7 +115,7 @@ def report_refusal(
     observation: Observation[Server], judged: Verdict, now: datetime
 ) -> FieldUpdate | None:
     """Return what to write if a Server is not measured; None if it is written already."""
-    if not changed(observation.status, judged):
+    if not is_new_verdict(observation.status, judged):
         return None
     server, before = observation.resource, find_last_good(observation)
     corrected = judge_correction(server, before) if server and before else None

@@ -171,7 +171,7 @@ def find_variants(autoscalers: Iterable[Manifest]) -> Mapping[WorkloadTarget, st
     return names
 
 
-def variant(decision: Published, accelerator: str, known: Mapping[WorkloadTarget, str]) -> str:
+def find_variant(decision: Published, accelerator: str, known: Mapping[WorkloadTarget, str]) -> str:
     """Return the name of the workload on an accelerator: of its autoscaler, or its own.
 
     Without a workload it is the name of the Server.
@@ -193,7 +193,7 @@ VARIANTS_SECONDS = 60.0
 class Publication:
     """The decisions for all Servers, as the API server has them.
 
-    With `names_variants`, `variant` knows the names of autoscalers.
+    With `names_variants`, `find_variant` knows the names of autoscalers.
     """
 
     def __init__(
@@ -246,9 +246,9 @@ class Publication:
         now = self._now()
         return [self._published[key].limited(now) for key in sorted(self._published)]
 
-    def variant(self, decision: Published, accelerator: str) -> str:
+    def find_variant(self, decision: Published, accelerator: str) -> str:
         """Return the name by which users of llm-d know the workload on an accelerator."""
-        return variant(decision, accelerator, self._variants)
+        return find_variant(decision, accelerator, self._variants)
 
     async def _name_variants(self) -> None:
         while True:

@@ -6,7 +6,7 @@ import pytest
 
 from inferno_operator.resources import Condition, Status, parse
 from inferno_operator.resources.caveats import caveats
-from inferno_operator.resources.conditions import Verdict, changed, merge_conditions
+from inferno_operator.resources.conditions import Verdict, is_new_verdict, merge_conditions
 from tests.controlplane.api import Manifest
 from tests.unit.operator.objects import LATER, NOW
 
@@ -80,7 +80,7 @@ def test_a_message_is_cut_to_what_a_condition_holds(letter: str) -> None:
     assert merged(Status(), Verdict("Ready", False, "R", fits)).message == fits
     told = merged(Status(), Verdict("Ready", False, "R", too_long))
     assert told.message == fits
-    assert not changed(Status(conditions=(told,)), Verdict("Ready", False, "R", too_long))
+    assert not is_new_verdict(Status(conditions=(told,)), Verdict("Ready", False, "R", too_long))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_message_is_cut_to_what_a_condition_holds(letter: str) -> None:
     ],
 )
 def test_news_is_what_the_status_does_not_say_yet(verdict: Verdict, news: bool) -> None:
-    assert changed(status(), verdict) is news
+    assert is_new_verdict(status(), verdict) is news
 
 
 # What is said of numbers that are valid and hardly meant

@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from inferno_operator.adapters.http.metrics import OperatorMetrics
-from inferno_operator.controllers.scaling.publication import Published, publish, variant
+from inferno_operator.controllers.scaling.publication import Published, find_variant, publish
 from inferno_operator.resources import Workload
 from inferno_operator.resources.objects import Key
 from tests.unit.operator import objects
@@ -26,7 +26,7 @@ NEW = Published(Key("prod", "new"), None, "nothing was decided yet")
 
 
 def named(decision: Published, accelerator: str) -> str:
-    return variant(decision, accelerator, {})
+    return find_variant(decision, accelerator, {})
 
 
 def series(*decisions: Published, wva: bool = False) -> Series:

@@ -4,7 +4,11 @@ import pytest
 
 from inferno_operator.controllers.boosters.booster import Booster, read_booster
 from inferno_operator.controllers.boosters.changes import plan_changes
-from inferno_operator.controllers.boosters.validation import advice, parse_duration, problems
+from inferno_operator.controllers.boosters.validation import (
+    list_advice,
+    list_problems,
+    parse_duration,
+)
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER
 from inferno_operator.resources.parsing import ManifestError
 from tests.unit.operator.controllers.boosters.making import (
@@ -124,15 +128,15 @@ def test_a_rule_that_is_broken_without_harm_is_named_and_everything_is_made(
     ids=["plain", "two", "policy", "policy of the model, defaults filled in", "no replica at all"],
 )
 def test_what_makes_sense_has_no_problem(asked: Booster) -> None:
-    assert (*problems(asked), *advice(asked, KTHENA)) == ()
+    assert (*list_problems(asked), *list_advice(asked, KTHENA)) == ()
 
 
 def test_the_limit_of_a_dialect_holds() -> None:
     spec: Manifest = {"autoscalingPolicy": METRICS, "costExpansionRatePercent": 101}
 
-    found = advice(booster(backend(**COST), **spec, dialect=MATRIXINFER), MATRIXINFER)
+    found = list_advice(booster(backend(**COST), **spec, dialect=MATRIXINFER), MATRIXINFER)
 
-    assert advice(booster(backend(**COST), **spec), KTHENA) == ()
+    assert list_advice(booster(backend(**COST), **spec), KTHENA) == ()
     assert [problem.path for problem in found] == ["spec.costExpansionRatePercent"]
 
 
@@ -167,7 +171,7 @@ def test_the_one_backend_of_later_releases_is_read(
         apply.manifest["metadata"]["name"] for apply in plan_changes(asked, [], KTHENA).applies
     ]
     assert names == ["m-a", "m-a", "m", "m-a", "m-a"]  # the policy is the backend's
-    assert advice(asked, KTHENA) == ()
+    assert list_advice(asked, KTHENA) == ()
 
 
 def test_a_bad_field_is_named() -> None:

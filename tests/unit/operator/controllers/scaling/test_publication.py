@@ -343,9 +343,9 @@ async def test_a_variant_has_the_name_of_its_annotated_autoscaler() -> None:
 
     async with watching(publication):
         decision = publication.decision(S)
-        await until(lambda: publication.variant(decision, "A") == "of-a")
+        await until(lambda: publication.find_variant(decision, "A") == "of-a")
 
-        names = [publication.variant(decision, name) for name in "BCDX"]
+        names = [publication.find_variant(decision, name) for name in "BCDX"]
         assert names == ["scaled", "on-c", "on-d", "s"]
 
 
@@ -360,7 +360,7 @@ async def test_without_the_right_to_list_autoscalers_a_variant_has_the_name_of_i
 
     async with watching(publication):
         await asyncio.sleep(61)
-        assert publication.variant(publication.decision(S), "A") == "on-a"
+        assert publication.find_variant(publication.decision(S), "A") == "on-a"
 
 
 def optimizer(mode: str) -> dict[str, Any]:
