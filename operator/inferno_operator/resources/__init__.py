@@ -7,7 +7,6 @@ from inferno_operator.resources.accelerator import (
     Accelerator,
     AcceleratorSpec,
     NodeSelection,
-    Power,
 )
 from inferno_operator.resources.allocation import (
     DIGITS,
@@ -30,15 +29,13 @@ from inferno_operator.resources.base import (
 )
 from inferno_operator.resources.capacity import (
     Capacity,
-    CapacitySpec,
     CapacityStatus,
     Count,
     CountedCards,
     CountedNode,
-    Share,
     UnmatchedCards,
 )
-from inferno_operator.resources.decision import MAX_REPLICAS, DecidedVerdict, PlanDecision
+from inferno_operator.resources.decision import DecidedVerdict, PlanDecision
 from inferno_operator.resources.measurement import (
     CUSTOM,
     Ahead,
@@ -67,7 +64,7 @@ from inferno_operator.resources.model import (
     RejectedWindows,
     StepParms,
 )
-from inferno_operator.resources.model_booster import Backend, ModelBoosterRef
+from inferno_operator.resources.model_booster import ModelBoosterRef
 from inferno_operator.resources.optimizer import (
     CapacityUse,
     Certificate,
@@ -77,9 +74,7 @@ from inferno_operator.resources.optimizer import (
     LastOptimization,
     Level,
     Optimizer,
-    OptimizerData,
     OptimizerParameters,
-    OptimizerSpec,
     OptimizerStatus,
     Unserved,
 )
@@ -116,7 +111,7 @@ from inferno_operator.resources.server import (
     ServerSpec,
     ServerStatus,
 )
-from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec, Target
+from inferno_operator.resources.service_class import ServiceClass, Target
 from inferno_operator.resources.workload import RecordedWorkload, Workload
 
 __all__ = [
@@ -129,7 +124,6 @@ __all__ = [
     "GROUP",
     "MAX_EMPTIED",
     "MAX_REDUCTIONS",
-    "MAX_REPLICAS",
     "MAX_STEPS",
     "MAX_VIA",
     "RESOURCES",
@@ -141,10 +135,8 @@ __all__ = [
     "Allocation",
     "Approval",
     "ApprovedDecision",
-    "Backend",
     "CalibratedData",
     "Capacity",
-    "CapacitySpec",
     "CapacityStatus",
     "CapacityUse",
     "Certificate",
@@ -179,9 +171,7 @@ __all__ = [
     "ModelStatus",
     "NodeSelection",
     "Optimizer",
-    "OptimizerData",
     "OptimizerParameters",
-    "OptimizerSpec",
     "OptimizerStatus",
     "Percentiles",
     "PerfParms",
@@ -194,7 +184,6 @@ __all__ = [
     "PlanStatus",
     "PlanStep",
     "PlanTotals",
-    "Power",
     "PrefillParms",
     "Quality",
     "Queries",
@@ -211,8 +200,6 @@ __all__ = [
     "ServerSpec",
     "ServerStatus",
     "ServiceClass",
-    "ServiceClassSpec",
-    "Share",
     "Status",
     "StepParms",
     "Target",

@@ -47,8 +47,8 @@ Placed = TypeVar("Placed", bound=ReplicaAllocation)
 def price_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | None:
     """The current allocation of a Server; a missing cost is computed from its replicas."""
     whole, model = resource.spec.current_alloc, resource.spec.model
-    if whole is None:
-        return None
+    if whole is None or None not in (whole.cost, *(part.cost for part in whole.mix)):
+        return whole
 
     def price(part: ReplicaAllocation, role: core.Role) -> float:
         return max(part.num_replicas, 0) * catalogue.unit_cost(model, part.accelerator, role)
