@@ -68,21 +68,23 @@ class Cache:
     def observation(self, key: Key) -> Observation | None:
         """Return an object of our kinds as it was read, or None if the cache does not have it."""
         manifest = self.get(key)
-        return None if manifest is None else self._observed(key, manifest)
+        return None if manifest is None else self._observe(key, manifest)
 
     def keys(self, namespace: str = "") -> Iterator[Key]:
         """Return the keys of the objects of a namespace, or of all namespaces ("")."""
-        return chain.from_iterable(self._within(namespace))
+        return chain.from_iterable(self._select_namespaces(namespace))
 
     def manifests(self, namespace: str = "") -> Iterator[Manifest]:
         """Return the objects of a namespace, or of all namespaces ("")."""
-        return chain.from_iterable(objects.values() for objects in self._within(namespace))
+        return chain.from_iterable(
+            objects.values() for objects in self._select_namespaces(namespace)
+        )
 
     def observations(self, namespace: str = "") -> Iterator[Observation]:
         """Return the objects of our kinds as they were read, as `manifests` returns them."""
-        for objects in self._within(namespace):
+        for objects in self._select_namespaces(namespace):
             for key, manifest in objects.items():
-                yield self._observed(key, manifest)
+                yield self._observe(key, manifest)
 
     def namespaces(self) -> frozenset[str]:
         """Return the namespaces that have objects."""
@@ -96,7 +98,7 @@ class Cache:
         if change.version <= max(self._versions.get(key, -1), self._floor):
             return ()
         self._versions[key] = change.version
-        return self._replaced(key, None if change.gone else change.manifest)
+        return self._replace(key, None if change.gone else change.manifest)
 
     def written(self, manifest: Manifest) -> tuple[ObjectDifference, ...]:
         """Take an object as the API server returned it to a write of this operator."""
@@ -113,7 +115,7 @@ class Cache:
         differences: list[ObjectDifference] = []
         for key in unlisted:
             del self._versions[key]
-            differences += self._replaced(key, None)
+            differences += self._replace(key, None)
         for manifest in listing.manifests:
             differences += self.written(manifest)
         self._floor = max(listing.version, self._floor)
@@ -137,18 +139,18 @@ class Cache:
         self._floor = -1
         return self.replace(listing)
 
-    def _within(self, namespace: str) -> Iterable[Mapping[Key, Manifest]]:
+    def _select_namespaces(self, namespace: str) -> Iterable[Mapping[Key, Manifest]]:
         """Return the objects of a namespace, or those of each namespace ("")."""
         return (self._objects.get(namespace, {}),) if namespace else self._objects.values()
 
-    def _observed(self, key: Key, manifest: Manifest) -> Observation:
+    def _observe(self, key: Key, manifest: Manifest) -> Observation:
         """Return an object of the cache as it was read; it is read if nobody has asked for it."""
         observation = self._observations.get(key)
         if observation is None:
             observation = self._observations[key] = observe(DECODED[self.kind], manifest)
         return observation
 
-    def _replaced(self, key: Key, after: Manifest | None) -> tuple[ObjectDifference, ...]:
+    def _replace(self, key: Key, after: Manifest | None) -> tuple[ObjectDifference, ...]:
         self._observations.pop(key, None)
         objects = self._objects.setdefault(key.namespace, {})
         before = objects.pop(key, None)

@@ -41,8 +41,10 @@ async def add_finalizer(observations: Iterable[Observation], cluster: Cluster) -
     While definitions are being deleted, nothing is done.
     """
     missing = [o for o in observations if o.deleted is None and FINALIZER not in o.finalizers]
-    if missing and not await _terminating(cluster):
-        await write_each(missing, lambda o: _change(o, cluster, lambda names: (*names, FINALIZER)))
+    if missing and not await _list_terminating_kinds(cluster):
+        await write_each(
+            missing, lambda o: _change_finalizers(o, cluster, lambda names: (*names, FINALIZER))
+        )
 
 
 async def remove_finalizer(observations: Iterable[Observation], cluster: Cluster) -> None:
@@ -54,13 +56,13 @@ async def remove_finalizer(observations: Iterable[Observation], cluster: Cluster
         Definitions are being deleted; nothing was done.
     """
     held = [observation for observation in observations if FINALIZER in observation.finalizers]
-    if held and (kinds := await _terminating(cluster)):
+    if held and (kinds := await _list_terminating_kinds(cluster)):
         raise DefinitionTerminatingError(
             f"the definitions of {', '.join(sorted(kinds))} are being deleted, and all objects"
             f" would go with them: they keep the finalizer {FINALIZER}; save them, then run"
             " 'make release'"
         )
-    await write_each(held, lambda o: _change(o, cluster, _without))
+    await write_each(held, lambda o: _change_finalizers(o, cluster, _drop_own))
 
 
 async def clean_up(
@@ -88,7 +90,7 @@ async def _clean_up(kind: type[Resource], namespace: str, cluster: Cluster) -> N
             return
 
 
-async def _terminating(cluster: Cluster) -> frozenset[str]:
+async def _list_terminating_kinds(cluster: Cluster) -> frozenset[str]:
     """Return our kinds whose definitions are being deleted, in the plural.
 
     The API server takes `patch` from the verbs that it lists for such a kind. Unlike the
@@ -98,11 +100,11 @@ async def _terminating(cluster: Cluster) -> frozenset[str]:
     return frozenset(name for name in verbs if "/" not in name and "patch" not in verbs[name])
 
 
-def _without(names: Iterable[str]) -> tuple[str, ...]:
+def _drop_own(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name != FINALIZER)
 
 
-async def _change(
+async def _change_finalizers(
     observation: Observation,
     cluster: Cluster,
     change: Callable[[tuple[str, ...]], tuple[str, ...]],
@@ -110,7 +112,7 @@ async def _change(
     """Change the finalizers of an object, at its newest version; a deleted object has none."""
     reference = observation.reference
     while True:
-        wanted = change(_without(observation.finalizers))
+        wanted = change(_drop_own(observation.finalizers))
         if wanted == observation.finalizers:
             return
         try:

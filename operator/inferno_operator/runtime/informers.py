@@ -109,7 +109,7 @@ class Informer:
             try:
                 await self._list_and_watch()
             except InfernoError as error:
-                self._lost(error)
+                self._note_loss(error)
             failures = 1 if now() - began > RELIST.limit else failures + 1
             await asyncio.sleep(RELIST.seconds(failures))
 
@@ -118,25 +118,25 @@ class Informer:
     ) -> tuple[ObjectDifference, ...]:
         """Take an object as a write returned it, and tell all but the writer."""
         self._newest = max(self._newest, version_of(manifest))
-        differences = self.cache.written(self._kept(manifest))
+        differences = self.cache.written(self._reduce(manifest))
         self._tell(differences, [each for each in self._followers if each is not writer])
         return differences
 
     async def _list_and_watch(self) -> None:
         newest = self._newest
         listing = await self._reader.list(*self._area)
-        kept = tuple(map(self._kept, listing.manifests))
+        kept = tuple(map(self._reduce, listing.manifests))
         listing = Listing(listing.kind, listing.namespace, listing.version, kept)
         self.is_complete, self.error = True, None
         self._tell(self._take(listing, newest), self._followers)
         for follower in tuple(self._followers):
             follower.listed(self._area)
-        async with aclosing(_changes_since(self._reader, listing)) as changes:
+        async with aclosing(_watch_changes(self._reader, listing)) as changes:
             async for change in changes:
                 self._newest = max(self._newest, change.version)
                 if change.manifest is not None:
                     listed = ObjectChange(
-                        change.version, self._kept(change.manifest), gone=change.gone
+                        change.version, self._reduce(change.manifest), gone=change.gone
                     )
                     self._tell(self.cache.apply(listed), self._followers)
 
@@ -155,7 +155,7 @@ class Informer:
         self._newest = listing.version
         return self.cache.restore(listing)
 
-    def _kept(self, manifest: Manifest) -> Manifest:
+    def _reduce(self, manifest: Manifest) -> Manifest:
         """Return what is kept of an object: who manages the fields of ours is not read."""
         return without_managers(manifest) if self.cache.kind.group == GROUP else manifest
 
@@ -166,7 +166,7 @@ class Informer:
             for follower in all_followers:
                 follower.changed(difference)
 
-    def _lost(self, error: InfernoError) -> None:
+    def _note_loss(self, error: InfernoError) -> None:
         if str(self.error) != str(error):  # a kind that is not installed is logged once
             lasts = isinstance(error, RejectedError)  # such as rights that are missing
             logger.log(logging.WARNING if lasts else logging.INFO, "%s; listing again", error)
@@ -175,7 +175,7 @@ class Informer:
             follower.lost(self._area, error)
 
 
-async def _changes_since(reader: Reader, listing: Listing) -> AsyncGenerator[ObjectChange, None]:
+async def _watch_changes(reader: Reader, listing: Listing) -> AsyncGenerator[ObjectChange, None]:
     """Yield all changes after a list, from one watch after the other, until a watch fails."""
     version = listing.version
     while True:
@@ -326,27 +326,27 @@ class Subscription:
 
     def get(self, place: Place) -> Manifest | None:
         """Return an object, or None if it does not exist."""
-        informer = self._of(place)
+        informer = self._find_informer(place)
         return informer.cache.get(place.key) if informer else None
 
     def observation(self, place: Place) -> Observation | None:
         """Return an object of our kinds as it was read, or None if it does not exist."""
-        informer = self._of(place)
+        informer = self._find_informer(place)
         return informer.cache.observation(place.key) if informer else None
 
     def places(self, kind: Kind, namespace: str = "") -> Iterator[Place]:
         """Return the objects of a kind in a namespace, or in all namespaces ("")."""
-        for cache in self._caches(kind, namespace):
+        for cache in self._list_caches(kind, namespace):
             yield from (Place(kind, key) for key in cache.keys(namespace))
 
     def manifests(self, kind: Kind, namespace: str = "") -> Iterator[Manifest]:
         """Return the objects of a kind in a namespace, or in all namespaces ("")."""
-        for cache in self._caches(kind, namespace):
+        for cache in self._list_caches(kind, namespace):
             yield from cache.manifests(namespace)
 
     def observations(self, kind: Kind, namespace: str = "") -> Iterator[Observation]:
         """Return the objects of one of our kinds, including those that are being deleted."""
-        for cache in self._caches(kind, namespace):
+        for cache in self._list_caches(kind, namespace):
             yield from cache.observations(namespace)
 
     def namespaces(self) -> frozenset[str]:
@@ -361,7 +361,7 @@ class Subscription:
 
         All others who follow it are told; with `echo`, this subscription is told, too.
         """
-        informer = self._of(Place.of(kind, manifest))
+        informer = self._find_informer(Place.of(kind, manifest))
         return informer.written(manifest, None if echo else self) if informer else ()
 
     def listed(self, area: Area) -> None:
@@ -375,12 +375,12 @@ class Subscription:
         self._complete.clear()
         self._tell_lost(area, error)
 
-    def _caches(self, kind: Kind, namespace: str) -> Iterator[Cache]:
+    def _list_caches(self, kind: Kind, namespace: str) -> Iterator[Cache]:
         """Return the caches that have objects of a kind in a namespace, or in any ("")."""
         for (followed, area), informer in self._joined.items():
             if followed == kind and (not area or not namespace or area == namespace):
                 yield informer.cache
 
-    def _of(self, place: Place) -> Informer | None:
+    def _find_informer(self, place: Place) -> Informer | None:
         kind, namespace = place.kind, place.key.namespace
         return self._joined.get((kind, "")) or self._joined.get((kind, namespace))

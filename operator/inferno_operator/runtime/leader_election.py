@@ -194,7 +194,7 @@ class Election:
         """Wait until this operator leads."""
         timing, logged = self._view.timing, None
         while True:
-            await self._attempt(timing.renew_deadline)
+            await self._try_to_lead(timing.renew_deadline)
             if self.leading:
                 return
             if self.holder != logged:
@@ -213,7 +213,7 @@ class Election:
         """
         while self._view.step(self._clock()) is LeaseStep.RENEW:
             await asyncio.sleep(min(self._view.timing.retry_period, self.remaining()))
-            await self._attempt(self.remaining())
+            await self._try_to_lead(self.remaining())
         holder = self._view.lease.holder if self._view.lease and self._view.exists else ""
         self._view = replace(self._view, renewed_at=None)
         if holder not in ("", self._view.identity):
@@ -234,12 +234,12 @@ class Election:
         else:
             logger.info("the lease is released")
 
-    async def _attempt(self, patience: float) -> None:
+    async def _try_to_lead(self, patience: float) -> None:
         """Read the lease, and take or renew it if that is due; failures are only logged."""
         try:
             async with asyncio.timeout(patience):
                 await self._read()
-                await self._act()
+                await self._take_step()
         except InfernoError as error:
             logger.warning("the lease cannot be read or written: %s", error)
         except TimeoutError:
@@ -254,7 +254,7 @@ class Election:
             lease = None
         self._view = self._view.after_read(lease, self._clock())
 
-    async def _act(self) -> None:
+    async def _take_step(self) -> None:
         sent_at = self._clock()
         step = self._view.step(sent_at)
         if step in (LeaseStep.WAIT, LeaseStep.STOP):

@@ -21,13 +21,13 @@ def cause_of(error: BaseException) -> str:
     Libraries say "All connection attempts failed" where an address refuses, or is not reachable;
     what the operating system said of it is in the errors that led to theirs.
     """
-    errors = list(_chain(error))
-    named = next(filter(None, map(_of_system, errors)), "")
+    errors = list(_list_causes(error))
+    named = next(filter(None, map(_describe_system_error, errors)), "")
     told = named or next(filter(None, map(str, errors)), "")
     return shortened(told) or "the connection was closed"
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error, and those that led to it."""
     while error is not None:
         yield error
@@ -35,7 +35,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = several.exceptions[0] if isinstance(several, BaseExceptionGroup) else several
 
 
-def _of_system(error: BaseException) -> str:
+def _describe_system_error(error: BaseException) -> str:
     """What the operating system says of an error; "" if it is not one of its own."""
     match error:
         case ssl.SSLError():

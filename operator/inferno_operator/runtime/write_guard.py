@@ -52,23 +52,23 @@ class GuardedCluster:
 
     async def verbs(self, group: str, version: str) -> Mapping[str, frozenset[str]]:
         """Return what the API server offers to do with each kind of a group, in the plural."""
-        return await self._answered(self._cluster.verbs(group, version))
+        return await self._note_answer(self._cluster.verbs(group, version))
 
     async def find(self, api_version: str, kind: str) -> Served | None:
         """Return the namespaced kind of this name; None if the API server does not serve it."""
-        return await self._answered(self._cluster.find(api_version, kind))
+        return await self._note_answer(self._cluster.find(api_version, kind))
 
     async def get(self, kind: Kind, key: Key) -> Manifest:
         """Return one object."""
-        return await self._answered(self._cluster.get(kind, key))
+        return await self._note_answer(self._cluster.get(kind, key))
 
     async def scale(self, kind: Kind, key: Key) -> Scale:
         """Return the scale subresource of one object."""
-        return await self._answered(self._cluster.scale(kind, key))
+        return await self._note_answer(self._cluster.scale(kind, key))
 
     async def list(self, kind: Kind, namespace: str) -> Listing:
         """List all objects of a kind in a namespace, or in all namespaces ("")."""
-        return await self._answered(self._cluster.list(kind, namespace))
+        return await self._note_answer(self._cluster.list(kind, namespace))
 
     def watch(self, kind: Kind, namespace: str, since: int) -> AsyncGenerator[ObjectChange, None]:
         """Yield the changes since a version, in order, for some minutes."""
@@ -131,7 +131,7 @@ class GuardedCluster:
         """Write a part of an object, and report it to the observer."""
         kind, about, part = written
         try:
-            answer = await self._guarded(call, about)
+            answer = await self._run_guarded(call, about)
         except LeadershipLostError:
             raise  # nothing was sent
         except InfernoError:
@@ -140,34 +140,34 @@ class GuardedCluster:
         self._observer.wrote(kind, part, succeeded=True)
         return answer
 
-    async def _guarded(self, call: Callable[[], Awaitable[T]], about: str) -> T:
-        until = asyncio.get_running_loop().time() + self._while_leading(about)
-        task = asyncio.create_task(self._bounded(call, until, about))
+    async def _run_guarded(self, call: Callable[[], Awaitable[T]], about: str) -> T:
+        until = asyncio.get_running_loop().time() + self._require_leadership(about)
+        task = asyncio.create_task(self._run_bounded(call, until, about))
         self._in_flight.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._note_end)
         return await asyncio.shield(task)
 
-    def _ended(self, task: asyncio.Task[object]) -> None:
+    def _note_end(self, task: asyncio.Task[object]) -> None:
         self._in_flight.discard(task)
         if not task.cancelled():
             task.exception()  # retrieved here, since the caller may be cancelled
 
-    def _while_leading(self, about: str) -> float:
+    def _require_leadership(self, about: str) -> float:
         """Return the seconds for which this operator may write; raises if there are none."""
         remaining = self._remaining()
         if remaining <= 0:
             raise LeadershipLostError(f"{about}: not written: another operator may lead")
         return remaining
 
-    async def _bounded(self, call: Callable[[], Awaitable[T]], until: float, about: str) -> T:
-        self._while_leading(about)  # checked again: the process may have been suspended
+    async def _run_bounded(self, call: Callable[[], Awaitable[T]], until: float, about: str) -> T:
+        self._require_leadership(about)  # checked again: the process may have been suspended
         try:
             async with asyncio.timeout_at(None if until == inf else until):
-                return await self._answered(call())
+                return await self._note_answer(call())
         except TimeoutError as error:
             raise UnavailableError(f"{about}: not written before the lease expired") from error
 
-    async def _answered(self, call: Awaitable[T]) -> T:
+    async def _note_answer(self, call: Awaitable[T]) -> T:
         """Return the answer to a call, and note the time: also a failure shows progress."""
         try:
             return await call

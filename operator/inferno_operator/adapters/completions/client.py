@@ -147,13 +147,13 @@ class EngineClient:
         EngineError
             It does not tell.
         """
-        async with self._told():
+        async with self._translate_errors():
             response = await self._http.get("models")
             self._refuse(response.status_code, response.text)
             try:
                 return str(response.json()["data"][0]["id"])
             except (ValueError, KeyError, IndexError, TypeError) as error:
-                raise self._garbage(response.text) from error
+                raise self._build_error(response.text) from error
 
     async def complete(self, model: str, words: list[str], tokens: int) -> Completion:
         """Have a prompt of these words continued by so many tokens.
@@ -172,13 +172,13 @@ class EngineClient:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        async with self._told():
+        async with self._translate_errors():
             try:
-                return await self._streamed(body, len(words))
+                return await self._ask_streaming(body, len(words))
             except httpx.RemoteProtocolError:  # a connection that was kept, and is closed by now
-                return await self._streamed(body, len(words))
+                return await self._ask_streaming(body, len(words))
 
-    async def _streamed(self, body: Mapping[str, object], words: int) -> Completion:
+    async def _ask_streaming(self, body: Mapping[str, object], words: int) -> Completion:
         now = asyncio.get_running_loop().time
         asked = now()
         times: list[float] = []
@@ -187,7 +187,7 @@ class EngineClient:
             if response.is_error:
                 text = (await response.aread()).decode(errors="replace")
                 self._refuse(response.status_code, text)
-            async for event in self._events(response):
+            async for event in self._read_events(response):
                 if event.get("choices"):
                     times.append(now())
                 usage = event.get("usage") or usage
@@ -196,7 +196,7 @@ class EngineClient:
         inputs, outputs = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
         return Completion(asked, times, inputs or words, outputs or len(times))
 
-    async def _events(self, response: httpx.Response) -> AsyncIterator[Mapping[str, Any]]:
+    async def _read_events(self, response: httpx.Response) -> AsyncIterator[Mapping[str, Any]]:
         """The events of a stream, to its end."""
         async for line in response.aiter_lines():
             text = line.removeprefix(DATA).strip()
@@ -207,9 +207,9 @@ class EngineClient:
             try:
                 event = json.loads(text)
             except ValueError as error:
-                raise self._garbage(line) from error
+                raise self._build_error(line) from error
             if not isinstance(event, dict) or "error" in event:
-                raise self._garbage(line)
+                raise self._build_error(line)
             yield event
         raise EngineError(f"{self._endpoint.url}: the answer breaks off")
 
@@ -218,11 +218,11 @@ class EngineClient:
             return
         raise EngineError(f"{self._endpoint.url}: status {status}: {shortened(text, SHOWN)}")
 
-    def _garbage(self, text: str) -> EngineError:
+    def _build_error(self, text: str) -> EngineError:
         return EngineError(f"{self._endpoint.url}: this is no answer: {shortened(text, SHOWN)}")
 
     @asynccontextmanager
-    async def _told(self) -> AsyncIterator[None]:
+    async def _translate_errors(self) -> AsyncIterator[None]:
         """Turn errors of the connection into ours."""
         url = self._endpoint.url
         try:

@@ -97,7 +97,7 @@ async def answer_to(call: Awaitable[Any], about: str) -> Any:  # noqa: ANN401 - 
     try:
         return await call
     except ApiException as error:
-        raise _translated(error, about) from error
+        raise _translate_error(error, about) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         text = f"{about}: the API server{_place(error)} does not answer: {cause_of(error)}"
         raise UnavailableError(text) from error
@@ -134,7 +134,7 @@ async def get(
     2,000 scale subresources. Those for the core's kinds also import a class for each part of a pod
     and of much else, which would slow down each start.
     """
-    return await _request(api, "GET", _target(path, **query), {}, seconds=seconds)
+    return await _request(api, "GET", _build_target(path, **query), {}, seconds=seconds)
 
 
 async def post(api: ApiClient, path: str, body: object) -> aiohttp.ClientResponse:
@@ -148,16 +148,16 @@ async def patch(
     """Patch an object, and return the response."""
     headers = {"Content-Type": content_type}
     content = as_yaml(body) if content_type == APPLY else body
-    return await _request(api, "PATCH", _target(path, **query), headers, content)
+    return await _request(api, "PATCH", _build_target(path, **query), headers, content)
 
 
-def _target(path: str, **query: str) -> str:
+def _build_target(path: str, **query: str) -> str:
     """Return the path and the query of a request."""
-    return f"{path}?{_encoded(tuple(query.items()))}" if query else path
+    return f"{path}?{_encode_query(tuple(query.items()))}" if query else path
 
 
 @lru_cache(maxsize=64)
-def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+def _encode_query(query: tuple[tuple[str, str], ...]) -> str:
     """Return a query as a URL has it; all writes of a manager have the same one."""
     return urlencode(query)
 
@@ -188,8 +188,8 @@ async def _request(
     return response
 
 
-def _translated(error: ApiException, about: str) -> InfernoError:
-    message = _message(error)
+def _translate_error(error: ApiException, about: str) -> InfernoError:
+    message = _read_message(error)
     text = f"{about}: {message}"
     if error.status == HTTPStatus.NOT_FOUND or any(sign in message for sign in OTHER_OBJECT):
         return GoneError(text)
@@ -204,7 +204,7 @@ def _translated(error: ApiException, about: str) -> InfernoError:
     return RejectedError(text)
 
 
-def _message(error: ApiException) -> str:
+def _read_message(error: ApiException) -> str:
     """Return the API server's message in one line."""
     try:
         message = json.loads(error.body or "")["message"]

@@ -92,7 +92,7 @@ class Session:
 
     async def objects(self) -> list[Observation]:
         """Return all objects of our kinds that are not being deleted."""
-        lists = await asyncio.gather(*map(self._observed, SYSTEM_RESOURCES))
+        lists = await asyncio.gather(*map(self._observe_all, SYSTEM_RESOURCES))
         return [o for listed in lists for o in listed if o.deleted is None]
 
     async def check_rights(self, kinds: Iterable[type[Resource]]) -> None:
@@ -107,7 +107,7 @@ class Session:
 
     async def optimizers(self) -> list[Observation]:
         """Return the Optimizers of the namespace."""
-        return await self._observed(Optimizer)
+        return await self._observe_all(Optimizer)
 
     async def selected(self, kind: type[Resource], selector: str) -> frozenset[str]:
         """Return the names of the objects whose labels a selector selects, as kubectl does."""
@@ -133,7 +133,7 @@ class Session:
 
     async def plans(self) -> list[Observation]:
         """Return the Plans of the namespace."""
-        return await self._observed(Plan)
+        return await self._observe_all(Plan)
 
     async def events(self, kind: type[Resource], name: str) -> Sequence[Manifest]:
         """Return the events about an object, at most `MOST_EVENTS`, in any order.
@@ -217,7 +217,7 @@ class Session:
                     raise gone
                 yield observe(Optimizer, change.manifest)
 
-    async def _observed(self, kind: type[Resource]) -> list[Observation]:
+    async def _observe_all(self, kind: type[Resource]) -> list[Observation]:
         return [observe(kind, manifest) for manifest in (await self._list(kind)).manifests]
 
     async def _list(self, kind: type[Resource]) -> Listing:

@@ -113,10 +113,10 @@ class KeyOfSecret:
             The Secret has a key that is too short.
         """
         async with self._lock:
-            self._key = self._key or await self._kept()
+            self._key = self._key or await self._read_or_create()
         return self._key
 
-    async def _kept(self) -> bytes:
+    async def _read_or_create(self) -> bytes:
         """Return the key that all operators share; one of this process if that is not allowed."""
         try:
             return await self._read() or await self._create()

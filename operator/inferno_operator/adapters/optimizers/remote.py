@@ -72,7 +72,7 @@ class RequestLimit:
             async with asyncio.timeout(self._patience):
                 await self._free.acquire()
         except TimeoutError:
-            raise UnavailableError(self._occupied()) from None
+            raise UnavailableError(self._describe_occupation()) from None
         place = (asyncio.get_running_loop().time(), request)
         self._taken.append(place)
         try:
@@ -82,7 +82,7 @@ class RequestLimit:
             self._last = place
             self._free.release()
 
-    def _occupied(self) -> str:
+    def _describe_occupation(self) -> str:
         """The error message that names the oldest running request, or else the last one."""
         since, request = self._taken[0] if self._taken else self._last
         seconds = asyncio.get_running_loop().time() - since
@@ -142,7 +142,7 @@ def build_contents(system: System) -> Contents:
         }
         for section in SECTIONS
     }
-    return {**sections, MODELS: _key_by_name(profile.model for profile in system.profiles)}
+    return {**sections, MODELS: _build_keys(profile.model for profile in system.profiles)}
 
 
 def decode_contents(answers: Mapping[str, object], profiles: Iterable[object]) -> Contents:
@@ -160,7 +160,7 @@ def decode_contents(answers: Mapping[str, object], profiles: Iterable[object]) -
     InputError
         A response is invalid; the message names the object and the field.
     """
-    data = [data for answer in profiles for data in _items(answer, "models")]
+    data = [data for answer in profiles for data in _list_items(answer, "models")]
     system = {
         "acceleratorData": {"accelerators": answers["getAccelerators"]},
         "capacityData": answers["getCapacities"],
@@ -169,7 +169,7 @@ def decode_contents(answers: Mapping[str, object], profiles: Iterable[object]) -
         "serverData": answers["getServers"],
     }
     stored = build_contents(decode_system({"system": system}))
-    return {**stored, MODELS: _key_by_name(map(str, _items(answers, "getModels")))}
+    return {**stored, MODELS: _build_keys(map(str, _list_items(answers, "getModels")))}
 
 
 def find_operations(held: Contents, wanted: Contents) -> tuple[Operation, ...]:
@@ -238,11 +238,11 @@ def _round_numbers(document: Any) -> Any:  # noqa: ANN401 - JSON of any shape
     return document
 
 
-def _key_by_name(names: Iterable[str]) -> Mapping[ItemName, None]:
+def _build_keys(names: Iterable[str]) -> Mapping[ItemName, None]:
     return {(name,): None for name in names}
 
 
-def _items(document: object, key: str) -> list[object]:
+def _list_items(document: object, key: str) -> list[object]:
     part = document.get(key) if isinstance(document, Mapping) else None
     return part if isinstance(part, list) else []
 
@@ -299,11 +299,11 @@ class RemoteOptimizer:
     async def _solve(self, system: System) -> Solution:
         while True:
             if self._keeps_apart:
-                async with self._client(self._places, system) as client:
+                async with self._connect_in_turn(self._places, system) as client:
                     document = await self._ask(client, system)
                     if self._is_ours(document):
-                        return await self._checked(client, document, system)
-            async with self._client(self._turn, system) as client:
+                        return await self._read_checked(client, document, system)
+            async with self._connect_in_turn(self._turn, system) as client:
                 if not self._keeps_apart:  # an earlier request may have set it meanwhile
                     return await self._solve_alone(client, system)
 
@@ -314,30 +314,32 @@ class RemoteOptimizer:
         request with that of another client: the request is sent once more.
         """
         for _ in range(TRIES - 1):
-            document = await self._answer(client, system)
+            document = await self._ask_in_known_words(client, system)
             if self._is_ours(document):
-                return await self._checked(client, document, system)
+                return await self._read_checked(client, document, system)
             solution, doubt = await self._read(client, document, system)
             if not doubt:
                 return solution
             logger.warning("%s: %s", self._endpoint.url, doubt)
-        return await self._checked(client, await self._answer(client, system), system)
+        return await self._read_checked(
+            client, await self._ask_in_known_words(client, system), system
+        )
 
-    async def _answer(self, client: RestClient, system: System) -> object:
+    async def _ask_in_known_words(self, client: RestClient, system: System) -> object:
         """Ask in words that the optimizer knows; each answer tells whether it knows ours.
 
         What is no answer at all tells nothing, and is an error.
         """
         for _ in range(CHANGES_OF_WORDS + 1):
-            asked = self._in_its_words(system)
+            asked = self._choose_words(system)
             document = await self._ask(client, asked)
             self._is_ours(document)
-            if asked == self._in_its_words(system):
+            if asked == self._choose_words(system):
                 return document
             await self._check(client, document)
         raise client.unusable("some of its answers have a certificate, and others have none")
 
-    def _in_its_words(self, system: System) -> System:
+    def _choose_words(self, system: System) -> System:
         return system if self._knows_our_rules else reword(system)
 
     async def _check(self, client: RestClient, document: object) -> None:
@@ -346,7 +348,7 @@ class RemoteOptimizer:
         except InputError as error:
             raise client.unusable(error) from error
 
-    async def _checked(self, client: RestClient, document: object, system: System) -> Solution:
+    async def _read_checked(self, client: RestClient, document: object, system: System) -> Solution:
         """The solution of an answer; a doubt about it is an error."""
         solution, doubt = await self._read(client, document, system)
         if doubt:
@@ -363,7 +365,9 @@ class RemoteOptimizer:
             raise client.unusable(error) from error
 
     @asynccontextmanager
-    async def _client(self, places: RequestLimit, system: System) -> AsyncIterator[RestClient]:
+    async def _connect_in_turn(
+        self, places: RequestLimit, system: System
+    ) -> AsyncIterator[RestClient]:
         """A connection for the request about a system, opened when a place is free."""
         connection = connect(self._endpoint, self._patience, len(system.servers))
         async with places.take(_describe_request(system)), connection as client:
@@ -393,11 +397,11 @@ class StatefulRemoteOptimizer(RemoteOptimizer):
     async def replace(self, system: System) -> None:
         """Replace the contents of the optimizer with this system."""
         screening = await asyncio.to_thread(screen, system)
-        async with self._client(self._turn, screening.system) as client:
+        async with self._connect_in_turn(self._turn, screening.system) as client:
             await _replace_contents(client, build_contents(screening.system))
 
     async def _solve(self, system: System) -> Solution:
-        async with self._client(self._turn, system) as client:
+        async with self._connect_in_turn(self._turn, system) as client:
             return await self._solve_alone(client, system)
 
     async def _ask(self, client: RestClient, system: System) -> object:

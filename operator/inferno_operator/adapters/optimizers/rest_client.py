@@ -78,7 +78,7 @@ class BoundedTransport(httpx.AsyncBaseTransport):
         """
         response = await self._transport.handle_async_request(request)
         try:
-            body = await self._body(response)
+            body = await self._read_body(response)
         finally:
             await response.aclose()
         return httpx.Response(response.status_code, headers=response.headers, content=body)
@@ -87,7 +87,7 @@ class BoundedTransport(httpx.AsyncBaseTransport):
         """Close all connections."""
         await self._transport.aclose()
 
-    async def _body(self, response: httpx.Response) -> bytes:
+    async def _read_body(self, response: httpx.Response) -> bytes:
         encoding = response.headers.get("Content-Encoding", PLAIN)
         if encoding.strip().lower() != PLAIN:
             raise UnreadableError(f"it is compressed ({encoding[:20]!r}), which was not asked for")
@@ -128,27 +128,27 @@ class RestClient:
 
     async def get(self, *path: str) -> object:
         """Send a GET and return the JSON; the parts of the path may have any characters."""
-        return await self._json("GET", path)
+        return await self._ask_json("GET", path)
 
     async def post(self, path: str, body: object) -> object:
         """Send a POST with a JSON body and return the JSON of the response."""
-        return await self._json("POST", (path,), body)
+        return await self._ask_json("POST", (path,), body)
 
     def unusable(self, problem: object) -> SolverError:
         """The error to raise for an invalid response."""
         return SolverError(f"{self._url}: no usable answer: {problem}")
 
-    async def _json(self, method: str, path: tuple[str, ...], body: object = None) -> object:
+    async def _ask_json(self, method: str, path: tuple[str, ...], body: object = None) -> object:
         target = "/" + "/".join(quote(part, safe="") for part in path)
-        response = await self._response(method, target, body)
+        response = await self._send(method, target, body)
         if response.status_code != HTTPStatus.OK:
-            raise self._refusal(response, target)
+            raise self._build_refusal(response, target)
         try:
             return await asyncio.to_thread(parse_answer, response.content)
         except InputError as error:
             raise self.unusable(error) from error
 
-    async def _response(self, method: str, target: str, body: object) -> httpx.Response:
+    async def _send(self, method: str, target: str, body: object) -> httpx.Response:
         try:
             async with asyncio.timeout(self._patience):
                 return await self._client.request(method, target, json=body)
@@ -161,7 +161,7 @@ class RestClient:
         except httpx.RequestError as error:
             raise self.unusable(error) from error
 
-    def _refusal(self, response: httpx.Response, target: str) -> InfernoError:
+    def _build_refusal(self, response: httpx.Response, target: str) -> InfernoError:
         text = (
             f"{self._url}{target}: {find_message(response.content)} (HTTP {response.status_code})"
         )
@@ -198,11 +198,11 @@ async def connect(endpoint: Endpoint, patience: float, servers: int) -> AsyncIte
     async with httpx.AsyncClient(
         base_url=endpoint.url,
         transport=build_retry_transport(context, servers),
-        headers={"Accept-Encoding": PLAIN} | _authorization(token),
+        headers={"Accept-Encoding": PLAIN} | _build_authorization(token),
         timeout=httpx.Timeout(patience, connect=CONNECT_TIMEOUT),
     ) as client:
         yield RestClient(client, endpoint.url, patience)
 
 
-def _authorization(token: str) -> dict[str, str]:
+def _build_authorization(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}

@@ -532,11 +532,11 @@ class PrometheusClient(Prometheus, PrometheusPast):
                 request.extensions[ENTER_LARGE] = turn.enter
                 reply = await self._send(request, expression)
                 if reply.status_code != HTTPStatus.OK:
-                    raise self._refusal(reply, expression)
+                    raise self._build_refusal(reply, expression)
                 answer = await _decode(reply.content, decode)
         except UnusableError as error:
             self._observer.queried(RefusedError.reason)
-            raise self._refused(str(error), expression) from error
+            raise self._refuse(str(error), expression) from error
         except InfernoError as error:
             self._observer.queried(error.reason)
             raise
@@ -556,11 +556,11 @@ class PrometheusClient(Prometheus, PrometheusPast):
             text = f"{self._endpoint.url}: Prometheus does not answer: {cause}"
             raise UnavailableError(text) from error
         except TooLargeError as error:
-            raise OversizedError(self._told(str(error), expression)) from error
+            raise OversizedError(self._describe(str(error), expression)) from error
         except httpx.RequestError as error:
-            raise self._refused(shortened(str(error)), expression) from error
+            raise self._refuse(shortened(str(error)), expression) from error
 
-    def _refusal(self, reply: httpx.Response, expression: str) -> InfernoError:
+    def _build_refusal(self, reply: httpx.Response, expression: str) -> InfernoError:
         """Return the error for a status that is not that of an answer."""
         status = reply.status_code
         problem = f"{self._endpoint.url}: HTTP {status}: {find_error_text(reply.content)}"
@@ -577,12 +577,12 @@ class PrometheusClient(Prometheus, PrometheusPast):
             return RefusedError(f"{problem}; {suggest_credentials(self._endpoint)}")
         if status == HTTPStatus.NOT_FOUND:
             return RefusedError(f"{problem}; check the URL and its path prefix: it has no such API")
-        return self._refused(f"HTTP {status}: {find_error_text(reply.content)}", expression)
+        return self._refuse(f"HTTP {status}: {find_error_text(reply.content)}", expression)
 
-    def _refused(self, problem: str, expression: str) -> RefusedError:
-        return RefusedError(self._told(problem, expression))
+    def _refuse(self, problem: str, expression: str) -> RefusedError:
+        return RefusedError(self._describe(problem, expression))
 
-    def _told(self, problem: str, expression: str) -> str:
+    def _describe(self, problem: str, expression: str) -> str:
         return f"{self._endpoint.url}: {problem}; query: {shortened(expression)}"
 
 
