@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from inferno_operator.controllers.scaling.status import refuse
+from inferno_operator.controllers.scaling.status import build_refusal
 from inferno_operator.resources import ModelBoosterRef, Server, Workload
 from inferno_operator.resources.conditions import NOT_FOUND, Verdict
 from inferno_operator.resources.dialects import DIALECTS, DISAGGREGATED, Dialect
@@ -455,20 +455,20 @@ def find_backend(
     booster, serving = objects.boosters.get(booster_name), objects.servings.get(name)
     if booster is None:
         message = f"{kinds.booster.kind} {booster_name!r} does not exist: create it, or correct"
-        return refuse("NoModelBooster", f"{message} spec.modelBooster")
+        return build_refusal("NoModelBooster", f"{message} spec.modelBooster")
     in_booster = find_backend_fields(kinds.booster, booster).get(backend.name)
     if in_booster is None:
         message = f"{booster_name!r} has no backend {backend.name!r}: add it there, or correct"
-        return refuse("NoBackend", f"{message} modelBooster.backends")
+        return build_refusal("NoBackend", f"{message} modelBooster.backends")
     if backend.worker and (problem := next(_list_role_problems(in_booster, backend.worker), None)):
         reason, message = problem
-        return refuse(reason, f"{kinds.booster.kind} {booster_name!r}: {message}")
+        return build_refusal(reason, f"{kinds.booster.kind} {booster_name!r}: {message}")
     if reference.target == "ModelBooster":
         fields = replace(in_booster, worker=_find_worker(in_booster, backend.worker))
     elif reference.target == "ModelServing":
         if serving is None:
             message = f"{kinds.serving.kind} {name!r} does not exist: check that a controller of"
-            return refuse(NOT_FOUND, f"{message} ModelBoosters runs, which makes it")
+            return build_refusal(NOT_FOUND, f"{message} ModelBoosters runs, which makes it")
         fields = ReplicaFields(kinds.serving, serving)
     else:
         found: dict[str, ReplicaFields] = {}
@@ -478,7 +478,7 @@ def find_backend(
         if name not in found:
             scalers = " or ".join(kind.kind for kind in kinds.scalers)
             message = f"no {scalers} scales the replicas of backend {backend.name!r}: create one,"
-            return refuse("NoBinding", f"{message} or choose another modelBooster.target")
+            return build_refusal("NoBinding", f"{message} or choose another modelBooster.target")
         fields = found[name]
     available = (serving or {}).get("status", {}).get("availableReplicas", 0)
     return ScaledBackend(reference, backend, booster, in_booster, fields, serving, available)

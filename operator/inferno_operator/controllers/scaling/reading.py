@@ -28,7 +28,7 @@ from inferno_operator.controllers.scaling.scaled_server import (
     ObservedWorkload,
     ScaledServer,
 )
-from inferno_operator.controllers.scaling.status import FOREIGN_WRITER, RECHECK, refuse
+from inferno_operator.controllers.scaling.status import FOREIGN_WRITER, RECHECK, build_refusal
 from inferno_operator.controllers.scaling.world import WorkloadObjects
 from inferno_operator.controllers.scaling.writers import (
     UNKNOWN,
@@ -170,7 +170,7 @@ def _has_number(workload: Workload, served: Served) -> bool:
 def _refuse(
     workload: Workload, reason: str, message: str, *, is_of_another: bool = False
 ) -> ObservedWorkload:
-    problem = refuse(reason, message)
+    problem = build_refusal(reason, message)
     return ObservedWorkload(workload, problem=problem, is_of_another=is_of_another)
 
 
@@ -315,19 +315,21 @@ class _Reader:
         manifest, error = self.world.get(place), self.rejected.get(place)
         name, problem = f"{workload.kind} {workload.name!r}", ""
         if error is not None:
-            return refuse(error.reason, str(error))
+            return build_refusal(error.reason, str(error))
         if place.part and manifest is not None and find_role(manifest, place.part) is None:
             problem = f"has no role {place.part!r}: add it there"
         elif place.part and manifest is not None and groups_of(manifest) != 1:
             message = f"{name} has {groups_of(manifest)} groups: set its spec.replicas to 1, as the"
-            return refuse("SeveralGroups", f"{message} operator scales the roles of one group")
+            return build_refusal(
+                "SeveralGroups", f"{message} operator scales the roles of one group"
+            )
         elif manifest is None or self.world.scale_of(place) is None:
             problem = "does not exist: create it"
         elif "deletionTimestamp" in manifest["metadata"]:
             problem = "is being deleted: create it again"
         if not problem:
             return None
-        return refuse(NOT_FOUND, f"{name} {problem}, or correct spec.workloads")
+        return build_refusal(NOT_FOUND, f"{name} {problem}, or correct spec.workloads")
 
     def _find_troubles(
         self,

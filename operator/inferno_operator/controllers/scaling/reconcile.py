@@ -47,10 +47,10 @@ from inferno_operator.controllers.scaling.scaled_server import (
 from inferno_operator.controllers.scaling.status import (
     FOREIGN_WRITER,
     RELEASED,
+    build_refusal,
     build_status,
     judge_progress,
     merge_condition,
-    refuse,
 )
 from inferno_operator.controllers.scaling.steps import ReplicaSteps, ServerTargets, next_steps
 from inferno_operator.controllers.scaling.world import WorkloadObjects
@@ -163,7 +163,7 @@ async def _report_release(observation: Observation[Server], context: Context) ->
     if is_named or before is None or before.reason == RELEASED:
         return
     message = "the numbers of replicas stay as they are; the operator does not own them any more"
-    verdict, generation = refuse(RELEASED, message), observation.generation
+    verdict, generation = build_refusal(RELEASED, message), observation.generation
     actuated = merge_condition(observation.status, verdict, generation, context.now())
     await context.write_server(observation.reference.manifest(status=build_status(actuated, ())))
 
@@ -480,8 +480,8 @@ def _judge(step: _ServerStep, steps: ReplicaSteps) -> Verdict | None:
         )
         failures = (item.backend.failure for item in scaled.named if item.backend)
         if verdict.holds is not True and (failure := next(filter(None, failures), "")):
-            verdict = refuse("ModelBoosterFailed", f"{failure}; {verdict.message}")
+            verdict = build_refusal("ModelBoosterFailed", f"{failure}; {verdict.message}")
         if scaled.repeated_writer is not None:
             message = f"{scaled.repeated_writer.message}; {verdict.message}"
-            verdict = refuse(FOREIGN_WRITER, message)
+            verdict = build_refusal(FOREIGN_WRITER, message)
     return replace(verdict, message=f"{verdict.message}{scaled.remarks}")

@@ -23,9 +23,9 @@ from inferno_operator.controllers.scaling.reductions import (
 from inferno_operator.controllers.scaling.status import (
     FOREIGN_WRITER,
     RECHECK,
+    build_refusal,
     describe_pod_troubles,
     has_given_up_pods,
-    refuse,
 )
 from inferno_operator.controllers.scaling.steps import ReplicaTarget, ServerTargets
 from inferno_operator.controllers.scaling.writers import ForeignWriter, WriteMemory
@@ -217,19 +217,25 @@ class ScaledServer:
         if problems:
             return problems[0]
         if self.wanted.replicas is None:
-            return refuse(self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}")
+            return build_refusal(
+                self.wanted.reason, f"the replicas stay as they are: {self.wanted.why}"
+            )
         places = {item.place for item in self.named}
         if unnamed := ", ".join(map(repr, sorted(self.wanted.replicas.keys() - places))):
             reason, item = NOT_FOUND, "item of spec.workloads"
             if self.server.spec.model_booster:
                 reason, item = "NoBackend", "backend in modelBooster.backends"
-            return refuse(reason, f"no {item} runs on accelerator {unnamed}: add one")
+            return build_refusal(reason, f"no {item} runs on accelerator {unnamed}: add one")
         if self.server.spec.actuation == "Publish":
             left = " + ".join(f"{n} x {place}" for place, n in self.wanted.replicas.items() if n)
             message = f"{left or 'no replicas'}{self.troubles}; spec.actuation is Publish: the"
             message += " operator scales nothing"
             return Verdict(ACTUATED, holds=True, reason="Published", message=message)
-        return refuse(FOREIGN_WRITER, self.foreign_writer.message) if self.foreign_writer else None
+        return (
+            build_refusal(FOREIGN_WRITER, self.foreign_writer.message)
+            if self.foreign_writer
+            else None
+        )
 
     @cached_property
     def foreign_writer(self) -> ForeignWriter | None:

@@ -68,7 +68,7 @@ def build_status(
     return status.to_json()
 
 
-def refuse(reason: str, message: str) -> Verdict:
+def build_refusal(reason: str, message: str) -> Verdict:
     """Return the verdict that the decision is not actuated."""
     return Verdict(ACTUATED, holds=False, reason=reason, message=message)
 
@@ -115,10 +115,10 @@ def judge_progress(
     elif progress.missing:
         cards = ", ".join(f"{count} x {type_}" for type_, count in sorted(progress.missing.items()))
         obstacle = f"cards that are not free: {cards}; add them to Capacity, or optimize again"
-        return refuse("NoRoom", f"{message}; {obstacle}")
+        return build_refusal("NoRoom", f"{message}; {obstacle}")
     else:
         obstacle = "waiting to scale down: the remaining replicas could not carry the present load"
-    return refuse("Blocked", f"{message}; {obstacle}")
+    return build_refusal("Blocked", f"{message}; {obstacle}")
 
 
 def _describe_replicas(targets: Iterable[ReplicaTarget]) -> str:

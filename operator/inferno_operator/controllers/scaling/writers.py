@@ -12,7 +12,7 @@ from datetime import datetime
 
 from inferno_operator.controllers.scaling.boosters import Bounds
 from inferno_operator.controllers.scaling.pods import ClusterClock, FirstStarts, is_gated
-from inferno_operator.controllers.scaling.status import PAUSE, RECHECK, refuse
+from inferno_operator.controllers.scaling.status import PAUSE, RECHECK, build_refusal
 from inferno_operator.resources.conditions import Verdict
 from inferno_operator.resources.objects import HORIZONTAL_POD_AUTOSCALER, Kind, Manifest, Place
 from inferno_operator.runtime.ports import FieldManager, GoneError, Reader, RejectedError, Served
@@ -243,7 +243,9 @@ class WorkloadMemory:
         """Return the verdict that writes fail; None if the next write is to be tried."""
         if self.failure is None or self.failures < TRIES or now - self.failure[1] >= RECHECK:
             return None
-        return refuse("Blocked", f"the number of replicas cannot be written: {self.failure[0]}")
+        return build_refusal(
+            "Blocked", f"the number of replicas cannot be written: {self.failure[0]}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
