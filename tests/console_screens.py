@@ -49,7 +49,7 @@ SHOWN = {
 """Pages that the documentation shows the tops of, and the pictures."""
 
 SMALL = {"width": 1280, "height": 700}
-WIDTHS = (360, 1280, 1920)
+WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
 HEIGHT = 900
 SERVER = "premium-mistral-7b"

@@ -96,8 +96,10 @@ def to_stairs(steps: Steps, end: float) -> Steps:
     ]
 
 
-def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
-    """Return panels in rows of so many columns as an SVG document."""
+def arrange_panels(
+    panels: Sequence[str], columns: int, style: str = STYLE, zoom: float = 1.0
+) -> str:
+    """Return panels in rows of so many columns as an SVG document, `zoom` times their size."""
     width, height = columns * WIDTH, ceil(len(panels) / columns) * HEIGHT
     placed = "\n".join(
         f'<g transform="translate({n % columns * WIDTH:g} {n // columns * HEIGHT:g})">'
@@ -106,7 +108,7 @@ def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> s
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
-        f' width="{width:g}" height="{height:g}">\n<style>{style}</style>\n'
+        f' width="{width * zoom:g}" height="{height * zoom:g}">\n<style>{style}</style>\n'
         f'<rect width="100%" height="100%" fill="#fff"/>\n{placed}\n</svg>\n'
     )
 
@@ -118,7 +120,8 @@ LETTER, LINE_HEIGHT, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
 
 DECIMALS = 3  # of the numbers that the browser tells of a point
 RADIUS = 4.0  # of a point [px]
-NAME_PLACES = 8  # how many lines above and below a point its name may be
+NAME_PLACES = 8  # how many lines above and below a point its name may be, where all have one
+NEAR_PLACES = 2  # the same where only some have: a name far from its point would be another one's
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +264,14 @@ def draw_dots(
         )
         if named is not None and point.name not in named:
             continue
-        anchor = "end" if x > WIDTH / 2 else "start"
-        boxes = [
-            _place_name(x, low, point.name, anchor)
+        sides = ("start", "end") if named is None and x <= WIDTH / 2 else ("end", "start")
+        placed = (
+            (_place_name(x, low, point.name, side), side)
             for low in _list_name_lines(y, above=named is None)
-        ]
-        inside = (b for b in boxes if b.left >= LEFT and b.right <= WIDTH)
-        box = next((b for b in inside if not any(map(b.overlaps, taken))), None)
+            for side in sides
+        )
+        inside = ((b, side) for b, side in placed if b.left >= LEFT and b.right <= WIDTH)
+        box, anchor = next((p for p in inside if not any(map(p[0].overlaps, taken))), (None, ""))
         if box is None:
             continue
         taken.append(box)
@@ -279,8 +283,9 @@ def draw_dots(
 
 def _list_name_lines(y: float, *, above: bool) -> list[float]:
     """Where the name of a point may stand inside the axes, the best place first."""
-    up = [y - ABOVE - LINE_HEIGHT * step for step in range(NAME_PLACES)]
-    down = [y + BELOW + LINE_HEIGHT * step for step in range(NAME_PLACES)]
+    steps = range(NAME_PLACES if above else NEAR_PLACES)
+    up = [y - ABOVE - LINE_HEIGHT * step for step in steps]
+    down = [y + BELOW + LINE_HEIGHT * step for step in steps]
     tried = [low for pair in zip(up, down, strict=True) for low in (pair if above else pair[::-1])]
     inside = [low for low in tried if TOP + LINE_HEIGHT <= low <= HEIGHT - BOTTOM]
     return inside or tried
