@@ -170,12 +170,12 @@ def draw_lines(
     lines: Sequence[tuple[str, Points]],
     words: str,
     marks: Sequence[Named] = (),
-    named: Container[str] = (),
+    named: Container[str] | None = (),
     band: Sequence[tuple[float, float]] = (),
 ) -> Chart:
     """Return lines, each with its class in the style sheet, and points, some with their names.
 
-    `band` has the corners of an area behind them.
+    `named`: as in `draw_dots`; `band`: the corners of an area behind the lines.
     """
     area = [frame.area(band)] if band else []
     drawn = (frame.line(points, kind) for kind, points in lines)
@@ -207,26 +207,7 @@ def draw_front(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     A point beats another if it is not further to the right and not lower, and is not the same.
     """
     front = [(point.x, point.y) for point in find_front(points)]
-    return _build_chart((frame.line(front, "bound"), *draw_dots(frame, points)), frame, words)
-
-
-def draw_agreement(
-    frame: Frame, points: Sequence[Named], named: Container[str], words: str
-) -> Chart:
-    """Return points, the names of some, and a dashed line where both values are the same."""
-    end = min(frame.x_most, frame.y_most)
-    line = frame.line([(0.0, 0.0), (end, end)], "bound")
-    return _build_chart((line, *draw_dots(frame, points, named)), frame, words)
-
-
-def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
-    """Return points, the names of the best ones, and a dashed line at the most that they may be.
-
-    No other point is both further to the left and lower than one of the best.
-    """
-    line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
-    best = {point.name for point in find_low_front(points)}
-    return _build_chart((line, *draw_dots(frame, points, best)), frame, words)
+    return draw_lines(frame, [("bound", front)], words, points, None)
 
 
 def find_front(points: Sequence[Named]) -> list[Named]:

@@ -18,7 +18,7 @@ from inferno_operator.cli.tables.servers import (
 )
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
 from inferno_operator.controllers.planning.conversions import price_current
-from inferno_operator.pages.charts import Chart, Frame, Named, draw_agreement, draw_lines
+from inferno_operator.pages.charts import Chart, Frame, Named, draw_lines
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
     CalibratedData,
@@ -331,7 +331,7 @@ def draw_agreements(servers: Sequence[Server]) -> Iterator[Chart]:
             f"{title} predicted and measured, Servers: {len(points)}; dashed: both the same;"
             f" the median difference is {median(map(_measure_error, points)):.0%}"
         )
-        yield draw_agreement(frame, points, farthest, words)
+        yield draw_lines(frame, [("bound", [(0.0, 0.0), (end, end)])], words, points, farthest)
 
 
 def _measure_error(point: Named) -> float:

@@ -31,8 +31,8 @@ from inferno_operator.pages.charts import (
     Frame,
     Named,
     Timeline,
-    draw_limit,
     draw_lines,
+    find_low_front,
     to_stairs,
 )
 from inferno_operator.pages.html import KeyFigure
@@ -384,4 +384,5 @@ def _draw_options(options: Sequence[Option], target: Target, money: Money) -> It
                 f"{title} of each accelerator against its cost; labelled: best trade-offs;"
                 f" dashed: the target, {limit:g} ms{left_out}"
             )
-            yield draw_limit(frame, points, limit, words)
+            bound, best = [(0.0, limit), (widest, limit)], find_low_front(points)
+            yield draw_lines(frame, [("bound", bound)], words, points, {p.name for p in best})
