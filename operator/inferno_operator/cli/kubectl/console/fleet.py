@@ -1,16 +1,16 @@
 """The objects of a namespace -> its first page, and the page of its cards."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from inferno_operator.cli.kubectl.choices import sort_plans
 from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
     ConsolePage,
-    PageLink,
     PageNotice,
     Trend,
 )
@@ -33,26 +33,25 @@ from inferno_operator.cli.tables.servers import (
     warn_of_excess,
 )
 from inferno_operator.cli.tables.solution import warn_of_single_replicas
-from inferno_operator.cli.tables.table import Part, TextTable
-from inferno_operator.pages.charts import Chart, Frame, Timeline, draw_lines, to_stairs
+from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age, group_notes
+from inferno_operator.pages.charts import to_stairs
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
 
-ABOVE = 1.1  # height of an axis, where the highest value is 1
-TRIED_CARDS = (1, 4)  # how many more cards a link tries
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
+NO_CARDS = "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
 
 
 def view_capacity(
     observations: Sequence[Observation], now: datetime, money: Money = CENTS
 ) -> ConsolePage:
-    """The cards by type: there, in use, planned, held; and what was planned over time."""
+    """The cards by type: there, in use, held; planned now and over time."""
     cards = build_overview(observations).cards
     plans = [plan for plan in reversed(sort_plans(observations)) if plan.status.took_effect]
     return ConsolePage(
         title="Cards by type",
-        parts=tuple(_describe_cards(cards, money)),
+        parts=(*tabulate_cards(cards, money),),
         document=lambda: {
             "capacity": [item.to_json() for item in cards],
             "plans": [
@@ -65,15 +64,7 @@ def view_capacity(
             ],
         },
         figures=tuple(_list_card_figures(cards)),
-        charts=tuple(_draw_cards(cards, plans, now)),
-        links=[
-            PageLink(
-                f"/next?{urlencode({'set': f'capacity.{item.type}+={more}'})}",
-                f"{more} more {item.type}",
-            )
-            for item in cards
-            for more in TRIED_CARDS
-        ],
+        trend=partial(_find_cards_over_time, plans, now),
     )
 
 
@@ -82,59 +73,48 @@ def _list_card_figures(cards: Sequence[CardUse]) -> Iterator[KeyFigure]:
     running = sum(item.running for item in cards)
     yield KeyFigure("In use", str(running), "by the Servers of this namespace")
     if all(item.planned is None for item in cards):
-        yield KeyFigure("Planned", "-", "no plan was made yet")
         return
     full = sum(bool(item.planned) and item.used + item.held >= item.available for item in cards)
     yield KeyFigure("Planned", str(sum(item.used for item in cards)), "by the last plan")
-    held = sum(item.held for item in cards)
-    yield KeyFigure("Held", str(held), "by Servers without a decision")
+    if held := sum(item.held for item in cards):
+        yield KeyFigure("Held", str(held), "by Servers without a decision")
     yield KeyFigure("Types without a free card", str(full), "by the last plan")
 
 
-def _describe_cards(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
+def tabulate_cards(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
+    """Yield the cards by type, and of which more are in use than there are."""
     if not cards:
-        yield "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
+        yield NO_CARDS
         return
-    rows = []
-    for item in cards:
-        used, held = item.plan_cells()
-        found = item.counted
-        counts = ["-"] * (len(COUNTED) + 1)
-        if found:
-            counts = [*(str(getattr(found, name.lower())) for name in COUNTED), found.bound_by]
-        rows.append(
-            (
-                item.type,
-                f"{item.running}/{item.available}",
-                f"{used}/{item.available}" if item.planned else used,
-                held,
-                item.worth_cell(money),
-                *counts,
-            )
-        )
-    headings = ("CARDS", ">IN USE/THERE", ">PLANNED/THERE", ">HELD", ">ONE MORE CARD")
-    table = TextTable((*headings, *(f">{name}" for name in COUNTED), "LIMITED BY"), rows)
-    are_counted = any(item.counted for item in cards)
-    yield table if are_counted else table.without(*COUNTED, "LIMITED BY")
+    columns: Columns[CardUse] = {
+        "CARDS": lambda item: item.type,
+        ">IN USE/THERE": lambda item: f"{item.running}/{item.available}",
+        ">PLANNED/THERE": lambda item: f"{item.used}/{item.available}" if item.planned else "-",
+        ">HELD": lambda item: item.plan_cells()[1],
+        ">ONE MORE CARD": lambda item: item.worth_cell(money),
+    }
+    if any(item.counted for item in cards):
+        for name in COUNTED:
+            columns[f">{name}"] = partial(_format_count, name.lower())
+        columns["LIMITED BY"] = partial(_format_count, "bound_by")
+    yield TextTable.of(cards, columns)
     yield from warn_of_excess(cards)
 
 
-def _draw_cards(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> Iterator[Chart]:
-    """Yield what the Plans that took effect gave of each type, beside what is there now."""
+def _format_count(name: str, item: CardUse) -> str:
+    return str(getattr(item.counted, name, "-"))
+
+
+def _find_cards_over_time(plans: Sequence[Plan], now: datetime, kind: str) -> Trend | None:
+    """Return what the Plans that took effect gave of a type, the oldest first, until now."""
     born = [(plan, moment) for plan in plans if (moment := plan.metadata.creation_timestamp)]
-    line = Timeline.of((moment for _, moment in born), now)
-    for item in cards if born else ():
-        given = [
-            (line.at(moment), float(sum(c.count for c in used if c.type == item.type)))
-            for plan, moment in born
-            for used in [plan.spec.totals.cards]
-        ]
-        most = max(item.available, *(count for _, count in given), 1)
-        frame = Frame(item.type, line.label, "cards", line.end, most * ABOVE, whole=True)
-        available = [(0.0, float(item.available)), (line.end, float(item.available))]
-        words = f"{item.type}: {given[-1][1]:g} by the last Plan that took effect; dashed:"
-        lines = (("bound", available), ("line", to_stairs(given, line.end)))
-        yield draw_lines(frame, lines, f"{words} {item.available} are there now")
+    if not born:
+        return None
+    counts = [sum(c.count for c in plan.spec.totals.cards if c.type == kind) for plan, _ in born]
+    times = [moment.timestamp() for _, moment in born]
+    begin = f"{born[0][1]:%Y-%m-%d %H:%M} UTC"
+    words = f"given by Plans since {begin}: from {min(counts)} to {max(counts)}, now {counts[-1]}"
+    return Trend(to_stairs([*zip(times, counts, strict=True)], now.timestamp()), words)
 
 
 def view_fleet(
@@ -144,10 +124,12 @@ def view_fleet(
     money: Money = CENTS,
     past: Sequence[PastLoads] = (),
 ) -> ConsolePage:
-    """The Servers now, their targets and the cards; what waits, and how good the plan is."""
+    """What is wrong, what waits, the Servers with their targets, and the cards."""
     seen = build_overview(observations)
     specs = {view.name: view.spec for view in seen.servers if view.spec}
     waiting = [plan for plan in sort_plans(observations) if plan.status.phase == "Proposed"]
+    wrong = seen.with_servers(view for view in seen.servers if view.has_problem)
+    others = seen.with_servers(view for view in seen.servers if not view.has_problem)
     totals = [_sum_class(name, views) for name, views in _group_by_class(seen.servers).items()]
     replicas = (
         count_replicas(spec.current_alloc, spec.desired_alloc or spec.current_alloc)
@@ -165,9 +147,18 @@ def view_fleet(
 
     return ConsolePage(
         title=f"Servers in {namespace}",
+        lead=_describe_fleet(seen, now) if seen.servers else "",
+        troubles=(
+            *filter(None, map(describe_failure, seen.optimizers)),
+            *group_notes(
+                (v.name, "a target is missed now") for v in seen.servers if v.misses_target
+            ),
+            *list_notes(wrong),
+        ),
         parts=(
             tabulate_servers(seen.servers, money) if seen.servers else NO_SERVERS,
-            *describe_totals(seen, now, money, failures=False),  # they stand above all numbers
+            *(tabulate_cards(seen.cards, money) if seen.cards else ()),
+            *describe_totals(replace(seen, servers=(), cards=()), now, money, failures=False),
         ),
         document=lambda: {
             **encode_overview(seen),
@@ -183,14 +174,23 @@ def view_fleet(
         },
         figures=tuple(_list_figures(seen, observations, money)),
         notice=_choose_notice(seen, waiting, money),
-        trouble="; ".join(filter(None, map(describe_failure, seen.optimizers))),
         before=(
             *([_tabulate_classes(totals, money)] if totals else ()),
             *warn_of_single_replicas(replicas, money),
-            *list_notes(seen),
+            *list_notes(replace(others, troubles=())),
         ),
         trend=draw_trend,
     )
+
+
+def _describe_fleet(seen: Overview, now: datetime) -> str:
+    used, there = (sum(getattr(c, name) for c in seen.cards) for name in ("running", "available"))
+    last, planned = find_latest_optimization(seen.optimizers), "no plan was made yet"
+    if last:
+        planned = f"the last plan is {format_age(last.time, now)} old"
+    elif not seen.optimizers:
+        planned = "nothing plans for them: apply an Optimizer"
+    return f"{len(seen.servers)} Servers run on {used} of {there} cards; {planned}."
 
 
 def _list_figures(

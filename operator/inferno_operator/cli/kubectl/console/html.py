@@ -1,9 +1,10 @@
 """Pages as HTML: addresses sort, filter and page tables, rows link to what they are about."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Self
 from urllib.parse import quote, urlencode
 
 import yaml
@@ -71,7 +72,11 @@ ROWS_BESIDE = 30  # most rows of any other table that are shown before somebody 
 SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0  # size of a load over time, in units of its own
 LARGEST_SHARE = 9.99  # largest share that is written; it stands for all that are larger
 
-# The load over time of what a row is about, by the name in its first column.
+NOTHING = frozenset(("", "-"))  # what cells have that say nothing
+TRENDS = (">LOAD", ">PLANNED/THERE")  # columns with values over time
+ONE_MORE, TRY = ">ONE MORE CARD", "try it"  # a column that leads to the plan with it
+
+# Values over time of what a row is about, by the name in its first column.
 TrendOf = Callable[[str], Trend | None]
 
 
@@ -96,6 +101,12 @@ class Notes:
 
     shown: Sequence[Note]
     more: Sequence[Note]
+
+    @classmethod
+    def of(cls, notes: Iterable[Note]) -> Self:
+        """Return notes, of which `NOTES_SHOWN` are shown at once."""
+        found = [*notes]
+        return cls(found[:NOTES_SHOWN], found[NOTES_SHOWN:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +255,8 @@ class Pages:
             namespace=self._namespace,
             navigation=NAVIGATION,
             count=len(unfiltered.rows) if unfiltered else 0,
+            figures=page.figures if unfiltered else (),
+            troubles=Notes.of(map(Note, page.troubles)),
             before=list(self._build_parts(page.before, None, query, page.trend)),
             parts=list(self._build_parts(parts, find_main_table(parts), query, page.trend)),
         )
@@ -260,7 +273,7 @@ class Pages:
 
         With `changes` that do not work there is the form to correct them.
         """
-        page = ConsolePage(title, (advice,), dict, changes=changes, trouble=text)
+        page = ConsolePage(title, (advice,), dict, changes=changes, troubles=(text,))
         return self.render(page, path, PageQuery())
 
     def _build_parts(
@@ -277,7 +290,7 @@ class Pages:
                     notes.append(Note(part))
                 continue
             if notes:
-                yield Notes(notes[:NOTES_SHOWN], notes[NOTES_SHOWN:])
+                yield Notes.of(notes)
             notes = []
             if part is not None and part is main:
                 yield self._build_table(part, query, trend)
@@ -285,6 +298,7 @@ class Pages:
                 yield self._build_table(part, None, no_trend)
 
     def _build_table(self, table: TextTable, query: PageQuery | None, trend: TrendOf) -> _Table:
+        table = table.without(*_list_empty_columns(table))
         headings, excerpt = [], None
         for heading in table.headings:
             name, is_number = name_of(heading), heading.startswith(">")
@@ -310,13 +324,27 @@ class Pages:
         for row in rows:
             found = trend(row[0])
             pairs = zip(table.headings, row, strict=True)
-            cells.append([_build_cell(heading, text, found) for heading, text in pairs])
+            cells.append([_build_cell(heading, text, row[0], found) for heading, text in pairs])
         return _Table(headings, cells, list_meanings(table), excerpt)
 
 
-def _build_cell(heading: str, text: str, trend: Trend | None) -> _Cell:
+def _list_empty_columns(table: TextTable) -> Iterator[str]:
+    """Yield the columns that say nothing of any row, which a page has no room for."""
+    for heading, *cells in zip(table.headings[1:], *(row[1:] for row in table.rows), strict=True):
+        nothing = NOTHING | {"0"} if heading == ">HELD" else NOTHING
+        if cells and heading != ONE_MORE and nothing.issuperset(cells):
+            yield name_of(heading)
+
+
+def _build_cell(heading: str, text: str, row: str, trend: Trend | None) -> _Cell:
+    """Build a cell of a row, which the text of its first cell names."""
     base = LINKS.get(heading) if text else None
-    bar, numbers = None, OF_MOST.fullmatch(text) if "/" in heading else None
+    link = base + quote(text, safe="") if base else ""
+    if heading == ONE_MORE:
+        link = "/next?" + urlencode({"set": f"capacity.{row}+=1"})
+        text = TRY if text in NOTHING else text
+    spark = _draw_spark(trend) if heading in TRENDS and trend else None
+    bar, numbers = None, OF_MOST.fullmatch(text) if "/" in heading and not spark else None
     if numbers and float(numbers[2]):
         share = float(numbers[1]) / float(numbers[2])
         bar = _Bar(share, f"{100 * min(share, LARGEST_SHARE):.0f} % of {numbers[2]}")
@@ -324,10 +352,10 @@ def _build_cell(heading: str, text: str, trend: Trend | None) -> _Cell:
         text,
         heading.startswith(">"),
         style_of(text),
-        base + quote(text, safe="") if base else "",
+        link,
         bar,
         UNITS.get(text, "") if heading == "QUANTITY" else "",
-        _draw_spark(trend) if heading == ">LOAD" and trend else None,
+        spark,
     )
 
 

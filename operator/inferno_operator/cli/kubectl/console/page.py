@@ -36,14 +36,6 @@ class PlanForm:
 
 
 @dataclass(frozen=True, slots=True)
-class PageLink:
-    """The address of a page in the console, and what it shows."""
-
-    address: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class PageNotice:
     """What a person should know first, and the page on which to go on; `action` is its button."""
 
@@ -78,12 +70,12 @@ class ConsolePage:
     `title`: what the page is about; `parts`: tables and lines; `document`: the same as JSON,
     computed when it is asked for; `figures`: the numbers that it begins with; `form`: what a
     person can say to a Plan; `changes`: the changes that it was computed with; None where none
-    can be tried; `charts`: pictures above the tables; `links`: pages that answer what a person
-    may ask next; `others`: what this may be compared with, by name; `notice`: what a person
-    should know first; `trouble`: what is wrong, which stands above all numbers; "" if nothing
-    is; `state`: where that is which the page is about; "" if it is nowhere on a way; `before`:
-    Tables and lines above the main table, which nobody sorts or filters; `trend`: the load over
-    time of what a row of the main table is about, by its name.
+    can be tried; `charts`: pictures above the tables; `others`: what this may be compared with,
+    by name; `lead`: the sentence below the title; `troubles`: what is wrong, which stands above
+    all numbers; `notice`: what a person can do next; `state`: where that is which the page is
+    about; "" if it is nowhere on a way; `before`: tables and lines above the main table, which
+    nobody sorts or filters; `trend`: values over time of what a row of the main table is about,
+    by its name.
     """
 
     title: str
@@ -93,10 +85,10 @@ class ConsolePage:
     form: PlanForm | None = None
     changes: Sequence[str] | None = None
     charts: Sequence[Chart] = ()
-    links: Sequence[PageLink] = ()
     others: Sequence[str] = ()
+    lead: str = ""
+    troubles: Sequence[str] = ()
     notice: PageNotice | None = None
-    trouble: str = ""
     state: str = ""
     before: Sequence[Part] = ()
     trend: Callable[[str], Trend | None] = no_trend

@@ -251,7 +251,7 @@ def view_plan(
         figures=tuple(_list_figures(plan, labels, money)),
         form=_build_form(plan),
         others=others,
-        trouble=describe_phase(plan) if has_failed else "",
+        troubles=(describe_phase(plan),) if has_failed else (),
         state="" if has_failed else _drop_commands(describe_phase(plan), plan),
     )
 

@@ -147,7 +147,7 @@ def view_server(  # noqa: PLR0913 - all that is known of a Server
             "events": encode_events(events),
         },
         figures=tuple(_list_figures(chosen, catalogue, money)),
-        trouble=f"{ready.reason}: {ready.message}" if ready and is_short else "",
+        troubles=(f"{ready.reason}: {ready.message}",) if ready and is_short else (),
         charts=(
             *_draw_options(found.options, target, money),
             *(_draw_curves(curve, target, chosen) if curve else ()),

@@ -241,11 +241,37 @@ def test_every_page_is_json_and_its_table_is_on_the_page(
     assert page.title in text
 
 
+def test_a_column_that_says_nothing_of_any_row_is_not_shown() -> None:
+    rows = [("a", "-", "", "-", "0", "-"), ("b", "-", "", "1", "0", "-")]
+    table = TextTable(("CARDS", "X", "Y", "Z", ">HELD", ">ONE MORE CARD"), rows)
+
+    shown = re.findall(r">(\w[ \w]*)</a>", html(ConsolePage("Cards", (table,), dict)))
+
+    assert shown[-5:] == ["CARDS", "Z", "ONE MORE CARD", "try it", "try it"]
+
+
+def test_the_first_page_begins_with_what_is_wrong(failing: list[Observation]) -> None:
+    page = view_fleet(failing, NAMESPACE, NOW)
+
+    shown = html(page).replace("\xa0", " ")
+    places = [shown.index(text) for text in (
+        "<h1>Servers in llm</h1>", "20 Servers run on", UNAVAILABLE, "a target is missed now",
+        "No Plan waits", '<dl class="figures">', "<table>",
+    )]  # fmt: skip
+    assert places == sorted(places)
+
+
+def test_an_empty_namespace_has_a_line_on_each_page_and_no_numbers() -> None:
+    for page in (view_fleet([], NAMESPACE, NOW), view_capacity([], NOW), view_history([], NOW)):
+        assert "<dl" not in html(page)
+        assert html(page).count("<p>") == 1
+
+
 @pytest.mark.parametrize("path", ["/next", "/servers/premium-mistral-7b"])
 def test_latencies_are_in_ms_not_in_megasiemens(path: str, seen: list[Observation]) -> None:
     shown = html(PRICED[path](seen, CENTS))
 
-    assert re.findall(r" MS\b", shown) == []
+    assert re.findall(r">[^<]* MS\b", shown) == []
     assert len(re.findall(r'>(?:ITL|WAIT)</a><br><span class="quiet">ms<', shown)) == 2
 
 
@@ -265,7 +291,7 @@ def test_cards_are_those_of_the_replicas_that_run(seen: list[Observation]) -> No
     assert {name: count for name, count in used.items() if count} == dict(cards_in_use(seen))
     assert figures(page)["In use"] == str(cards_in_use(seen).total())
     assert shown["H100"].endswith("/22")  # as the sample declares
-    assert '<a href="/next?set=capacity.H100%2B%3D4">4 more H100</a>' in html(page)
+    assert '<a href="/next?set=capacity.H100%2B%3D1">try it</a>' in html(page)
 
 
 def test_what_runs_is_apart_from_what_is_planned(seen: list[Observation]) -> None:
@@ -317,16 +343,18 @@ def test_a_move_leaves_an_accelerator_for_another(before: str, after: str, moves
     assert is_move(step) is moves
 
 
-def test_a_chart_of_cards_ends_at_the_last_plan_that_took_effect(seen: list[Observation]) -> None:
+def test_cards_over_time_end_at_the_last_plan_that_took_effect(seen: list[Observation]) -> None:
     done = [plan for plan in objects(seen, Plan) if plan.status.phase == "Done"]
     newest = max(done, key=lambda plan: plan.metadata.creation_timestamp)
     expected = {cards.type: cards.count for cards in newest.spec.totals.cards}
 
-    words = [chart.words for chart in view_capacity(seen, NOW).charts]
+    page = view_capacity(seen, NOW)
 
-    matches = [re.fullmatch(r"(\S+): (\d+) by the last .*", text) for text in words]
-    told = {found[1]: found[2] for found in matches if found}
-    assert {name: int(count) for name, count in told.items() if count != "0"} == expected
+    trends = {name: page.trend(name) for name in column(page, "CARDS")}
+    told = {name: trend.points[-1] for name, trend in trends.items() if trend}
+    assert {name: count for name, (_, count) in told.items() if count} == expected
+    assert {time for time, _ in told.values()} == {NOW.timestamp()}
+    assert html(page).count('class="spark"') == len(told)
 
 
 def test_history_has_each_change_and_counts_moves(seen: list[Observation]) -> None:
@@ -612,11 +640,11 @@ def test_a_plan_says_where_it_is_above_its_changes(
 
     page = view_plan(in_phases, NAMESPACE, name)
 
-    said, text = page.state or page.trouble, html(page)
+    said, text = page.state or page.troubles[0], html(page)
     assert said.startswith(plan.status.phase)
     assert said.lower().endswith(plan.status.conditions[0].message.lower())
     assert said.lower().count(plan.status.phase.lower()) == 1
-    assert bool(page.trouble) == (plan.status.phase == "Failed")
+    assert bool(page.troubles) == (plan.status.phase == "Failed")
     assert text.index(plan.status.phase) < text.index("Servers that change")
     assert plan.status.phase in dict(list_meanings(TextTable(("PLAN", "PHASE"), [])))["PHASE"]
 
@@ -1088,11 +1116,11 @@ def test_what_is_wrong_stands_above_all_numbers(
 ) -> None:
     page = view(failing)
 
-    assert page.trouble.startswith(trouble)
+    assert page.troubles[0].startswith(trouble)
     shown = html(page)
     assert shown.index('<p class="notice trouble">') < shown.index('<dl class="figures">')
     assert shown.replace("\xa0", " ").count(escape(trouble)) == 1
-    assert view(seen).trouble == ""
+    assert not any(trouble in told for told in view(seen).troubles)
 
 
 def test_what_is_not_known_of_cards_is_not_told_as_0(
@@ -1100,8 +1128,7 @@ def test_what_is_not_known_of_cards_is_not_told_as_0(
 ) -> None:
     shown, planned = (figures(view_capacity(found, NOW)) for found in (failing, seen))
 
-    assert shown["Planned"] == "-"
-    assert shown.keys() == {"Cards", "In use", "Planned"}
+    assert shown.keys() == {"Cards", "In use"}
     assert planned.keys() > shown.keys()
 
 
