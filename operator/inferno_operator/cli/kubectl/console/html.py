@@ -185,6 +185,7 @@ class _Cell:
     bar: _Bar | None = None
     unit: str = ""
     spark: _Spark | None = None
+    key: str = ""
     order: str = ""
 
     @property
@@ -310,6 +311,7 @@ class Pages:
                     is_number,
                     link=query.sorted_by(name) if query else "",
                     unit=unit if title == name else "ms",
+                    key=name,
                     order=query.order_of(name) if query else "",
                 )
             )

@@ -267,6 +267,23 @@ def test_an_empty_namespace_has_a_line_on_each_page_and_no_numbers() -> None:
         assert html(page).count("<p>") == 1
 
 
+def test_a_phone_sorts_by_one_list(seen: list[Observation]) -> None:
+    page = view_fleet(seen, NAMESPACE, NOW)
+    query = PageQuery([("sort", "LOAD"), ("order", "falling"), ("set", "x")])
+
+    text = Pages(NAMESPACE, str.upper).render(page, "/", query)
+
+    offered = re.findall(r'<option value="([^"]*)"( selected)?>', text)
+    table = find_main_table(page.parts)
+    assert table is not None
+    assert offered == [
+        ("", ""),
+        *((name, " selected" if name == "LOAD" else "") for name in map(name_of, table.headings)),
+    ]
+    assert 'value="falling" autocomplete="off" checked>' in text
+    assert re.findall(r'type="hidden" name="(\w+)"', text) == ["set"]
+
+
 @pytest.mark.parametrize("path", ["/next", "/servers/premium-mistral-7b"])
 def test_latencies_are_in_ms_not_in_megasiemens(path: str, seen: list[Observation]) -> None:
     shown = html(PRICED[path](seen, CENTS))
