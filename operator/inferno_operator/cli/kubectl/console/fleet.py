@@ -12,10 +12,11 @@ from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
     ConsolePage,
     PageNotice,
+    SeenNamespace,
     Trend,
 )
 from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
-from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.plans import summarize
 from inferno_operator.cli.tables.servers import (
     CardUse,
@@ -43,15 +44,13 @@ COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
 NO_CARDS = "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
 
 
-def view_capacity(
-    observations: Sequence[Observation], now: datetime, money: Money = CENTS
-) -> ConsolePage:
+def view_capacity(seen: SeenNamespace) -> ConsolePage:
     """The cards by type: there, in use, held; planned now and over time."""
-    cards = build_overview(observations).cards
-    plans = [plan for plan in reversed(sort_plans(observations)) if plan.status.took_effect]
+    cards = build_overview(seen.objects).cards
+    plans = [plan for plan in reversed(sort_plans(seen.objects)) if plan.status.took_effect]
     return ConsolePage(
         title="Cards by type",
-        parts=(*tabulate_cards(cards, money),),
+        parts=(*tabulate_cards(cards, seen.money),),
         document=lambda: {
             "capacity": [item.to_json() for item in cards],
             "plans": [
@@ -64,7 +63,7 @@ def view_capacity(
             ],
         },
         figures=tuple(_list_card_figures(cards)),
-        trend=partial(_find_cards_over_time, plans, now),
+        trend=partial(_find_cards_over_time, plans, seen.now),
     )
 
 
@@ -117,17 +116,12 @@ def _find_cards_over_time(plans: Sequence[Plan], now: datetime, kind: str) -> Tr
     return Trend(to_stairs([*zip(times, counts, strict=True)], now.timestamp()), words)
 
 
-def view_fleet(
-    observations: Sequence[Observation],
-    namespace: str,
-    now: datetime,
-    money: Money = CENTS,
-    past: Sequence[PastLoads] = (),
-) -> ConsolePage:
+def view_fleet(namespace: SeenNamespace, past: Sequence[PastLoads] = ()) -> ConsolePage:
     """What is wrong, what waits, the Servers with their targets, and the cards."""
-    seen = build_overview(observations)
+    objects, now, money = namespace.objects, namespace.now, namespace.money
+    seen = build_overview(objects)
     specs = {view.name: view.spec for view in seen.servers if view.spec}
-    waiting = [plan for plan in sort_plans(observations) if plan.status.phase == "Proposed"]
+    waiting = [plan for plan in sort_plans(objects) if plan.status.phase == "Proposed"]
     wrong = seen.with_servers(view for view in seen.servers if view.has_problem)
     others = seen.with_servers(view for view in seen.servers if not view.has_problem)
     totals = [_sum_class(name, views) for name, views in _group_by_class(seen.servers).items()]
@@ -146,7 +140,7 @@ def view_fleet(
         return Trend([(time.timestamp(), rate) for time, rate in loads], words)
 
     return ConsolePage(
-        title=f"Servers in {namespace}",
+        title=f"Servers in {namespace.name}",
         lead=_describe_fleet(seen, now) if seen.servers else "",
         troubles=(
             *filter(None, map(describe_failure, seen.optimizers)),
@@ -172,7 +166,7 @@ def view_fleet(
                 for at in past
             ],
         },
-        figures=tuple(_list_figures(seen, observations, money)),
+        figures=tuple(_list_figures(seen, objects, money)),
         notice=_choose_notice(seen, waiting, money),
         before=(
             *([_tabulate_classes(totals, money)] if totals else ()),

@@ -11,15 +11,14 @@ from sys import intern
 from typing import NamedTuple
 
 from inferno_operator.cli.kubectl.choices import sort_plans
-from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
+from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.plans import PHASE_UNKNOWN, format_placements
 from inferno_operator.cli.tables.table import Part, TextTable
 from inferno_operator.controllers.planning.proposal import UnreadablePlanError, unpack
 from inferno_operator.pages.charts import Chart, Frame, Timeline, draw_lines, to_stairs
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan, PlanStep, Server, ServerSpec
-from inferno_operator.resources.observation import Observation
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
@@ -117,23 +116,21 @@ def is_move(step: PlanStep) -> bool:
     return bool(before - after) and bool(after - before)
 
 
-def view_history(
-    observations: Sequence[Observation], now: datetime, money: Money = CENTS
-) -> ConsolePage:
+def view_history(seen: SeenNamespace) -> ConsolePage:
     """What was decided for each Server and why, the newest first."""
-    plans = sort_plans(observations)
+    plans = sort_plans(seen.objects)
     done = [plan for plan in plans if plan.status.took_effect]
     steps = [step for plan in done for step in plan.spec.steps]
     return ConsolePage(
         title="History",
-        parts=tuple(_describe_history(plans, money)),
+        parts=tuple(_describe_history(plans, seen.money)),
         document=lambda: {"plans": [plan.to_json() for plan in plans]},
         figures=(
             KeyFigure("Plans", str(len(plans)), f"{len(done)} took effect"),
             KeyFigure("Changes of Servers", str(len(steps)), "by Plans that took effect"),
             KeyFigure("Moves", str(sum(map(is_move, steps))), "to another accelerator"),
         ),
-        charts=tuple(_draw_history(done[::-1], now, money)),
+        charts=tuple(_draw_history(done[::-1], seen.now, seen.money)),
     )
 
 

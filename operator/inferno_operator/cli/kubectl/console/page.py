@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.html import KeyFigure
+from inferno_operator.resources.observation import Observation
 
 OPERATOR_NAMESPACE = "inferno-system"  # where the installation guides put the operator
 
@@ -20,6 +22,16 @@ class ConsoleSettings:
 
     money: Money = CENTS
     operator_namespace: str = OPERATOR_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNamespace:
+    """What pages are made of: the objects of a namespace now, and the unit of costs."""
+
+    objects: Sequence[Observation]
+    name: str
+    now: datetime
+    money: Money = CENTS
 
 
 @dataclass(frozen=True, slots=True)

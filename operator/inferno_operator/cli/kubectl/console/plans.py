@@ -17,8 +17,13 @@ from inferno_operator.cli.kubectl.choices import (
     sort_plans,
 )
 from inferno_operator.cli.kubectl.console.history import read_inputs
-from inferno_operator.cli.kubectl.console.page import ConsolePage, PlanForm, without_columns
-from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.kubectl.console.page import (
+    ConsolePage,
+    PlanForm,
+    SeenNamespace,
+    without_columns,
+)
+from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     Alternative,
@@ -137,20 +142,16 @@ def _is_newer(observation: Observation, last: LastOptimization) -> bool:
 
 
 def view_next_plan(
-    observations: Sequence[Observation],
-    outcome: DryRun,
-    changes: Sequence[str],
-    money: Money = CENTS,
-    without: DryRun | None = None,
+    seen: SeenNamespace, outcome: DryRun, changes: Sequence[str], without: DryRun | None = None
 ) -> ConsolePage:
     """What an optimization would change now; with changes, what it would if they were made.
 
     `without` is the plan without the changes, with which it is compared.
     """
-    planned = preview_plan(observations, outcome.snapshot, outcome.solution)
+    planned = preview_plan(seen.objects, outcome.snapshot, outcome.solution)
     name = outcome.optimizer.metadata.name
     warnings = tuple(f"warning: {change}" for change in outcome.idle)
-    plan = describe_preview(planned, outcome.solution, money)
+    plan = describe_preview(planned, outcome.solution, seen.money)
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
@@ -160,8 +161,8 @@ def view_next_plan(
             **({"withoutChanges": _encode_comparison(compared)} if compared else {}),
         },
         figures=(
-            *_list_next_figures(planned, outcome.solution, money),
-            *(_list_differences(compared, money) if compared else ()),
+            *_list_next_figures(planned, outcome.solution, seen.money),
+            *(_list_differences(compared, seen.money) if compared else ()),
         ),
         changes=changes,
     )
@@ -196,12 +197,10 @@ def _encode_comparison(compared: Comparison) -> Mapping[str, object]:
     }
 
 
-def view_plans(
-    observations: Sequence[Observation], now: datetime, money: Money = CENTS
-) -> ConsolePage:
+def view_plans(seen: SeenNamespace) -> ConsolePage:
     """All recorded Plans, the newest first."""
-    plans, parts = sort_plans(observations), list[Part]()
-    for part in describe_plans(plans, now, money) if plans else (NO_PLANS,):
+    plans, parts = sort_plans(seen.objects), list[Part]()
+    for part in describe_plans(plans, seen.now, seen.money) if plans else (NO_PLANS,):
         parts.append(reduce(_drop_commands, plans, part) if isinstance(part, str) else part)
     return ConsolePage("Plans", parts, document=lambda: [plan.to_json() for plan in plans])
 
@@ -211,22 +210,16 @@ def _drop_commands(text: str, plan: Plan) -> str:
     return text.replace(f"; {describe_answers(plan.metadata.name)}", "")
 
 
-def view_plan(
-    observations: Sequence[Observation],
-    namespace: str,
-    name: str,
-    other: str = "",
-    money: Money = CENTS,
-) -> ConsolePage:
+def view_plan(seen: SeenNamespace, name: str, other: str = "") -> ConsolePage:
     """What one Plan changes, and the form to answer it while it needs an answer.
 
     With another one: the Servers that the two leave in different states.
     """
-    plans, labels = sort_plans(observations), find_labels(observations)
-    plan = choose_plan(plans, namespace, name)
+    plans, labels, money = sort_plans(seen.objects), find_labels(seen.objects), seen.money
+    plan = choose_plan(plans, seen.name, name)
     others = [each.metadata.name for each in plans if each is not plan]
     if other:
-        second = choose_plan(plans, namespace, other)
+        second = choose_plan(plans, seen.name, other)
         return ConsolePage(
             title=f"Plans {name} and {other}",
             parts=tuple(describe_difference(plan, second, money, labels)),
@@ -239,7 +232,7 @@ def view_plan(
             ],
             others=others,
         )
-    alternatives = _find_alternatives(plan, only(Server, readable(observations)))
+    alternatives = _find_alternatives(plan, only(Server, readable(seen.objects)))
     has_failed = plan.status.phase == "Failed" or is_of_strangers(plan)
     return ConsolePage(
         title=f"Plan {name}",

@@ -13,8 +13,8 @@ from inferno_operator.cli.kubectl.console.history import (
     list_latencies,
     list_loads,
 )
-from inferno_operator.cli.kubectl.console.page import ConsolePage, without_columns
-from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace, without_columns
+from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
 from inferno_operator.cli.tables.servers import (
     describe_conditions,
@@ -39,7 +39,7 @@ from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import CalibratedData, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.observation import Observation, only, readable
+from inferno_operator.resources.observation import only, readable
 from inferno_optimizer.explain.load_curve import LoadCurve, load_curve
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.sizing.cases import Catalogue
@@ -100,29 +100,27 @@ def _encode_latencies(curve: LoadCurve) -> Mapping[str, object]:
     return {name: getattr(curve, f"{name}_ms").tolist() for name in ("itl", "wait", "ttft")}
 
 
-def view_server(  # noqa: PLR0913 - all that is known of a Server
-    observations: Sequence[Observation],
+def view_server(
+    seen: SeenNamespace,
     outcome: DryRun,
-    namespace: str,
     name: str,
-    now: datetime,
-    money: Money = CENTS,
     *,
     past: Sequence[PastLoads] = (),
     events: SeenEvents = NO_EVENTS,
 ) -> ConsolePage:
     """Every option of a Server, what would serve it, its past, what is measured, its conditions."""
-    chosen = choose_server(observations, namespace, name)
+    now, money = seen.now, seen.money
+    chosen = choose_server(seen.objects, seen.name, name)
     system, catalogue = outcome.snapshot.system, Catalogue(outcome.snapshot.system)
     found = explain_decision(system, outcome.solution, chosen.spec.name)
     target = catalogue.target(next(s for s in system.servers if s.name == chosen.spec.name))
-    resources = readable(observations)
+    resources = readable(seen.objects)
     measurements = [item for item in list_reported(resources) if item.server is chosen]
     curve = find_curve(system, chosen, [*only(Model, resources)])
     loads, latencies = list_loads(chosen.spec, past, now), list_latencies(chosen, past)
     changes = [
         (plan, step)
-        for plan in reversed(sort_plans(observations))
+        for plan in reversed(sort_plans(seen.objects))
         if plan.status.took_effect and plan.metadata.creation_timestamp
         for step in plan.spec.steps
         if step.server == chosen.metadata.name
