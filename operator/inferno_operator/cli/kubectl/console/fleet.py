@@ -11,7 +11,7 @@ from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
     ConsolePage,
-    PageNotice,
+    Note,
     SeenNamespace,
     Trend,
 )
@@ -229,28 +229,24 @@ def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
 
 
 def _tabulate_classes(totals: Sequence[dict[str, Any]], money: Money) -> TextTable:
-    rows = [
-        (
-            str(of["name"]),
-            str(of["priority"]),
-            str(of["servers"]),
-            f"{of['missed']} of {of['known']}",
-            f"{of['load']:g}",
-            money.amount(of["cost"]),
-        )
-        for of in totals
-    ]
-    headings = ("CLASS", ">PRIORITY", ">SERVERS", ">MISS A TARGET", ">LOAD", ">COST")
-    return TextTable(headings, rows)
+    columns: Columns[dict[str, Any]] = {
+        "CLASS": lambda of: str(of["name"]),
+        ">PRIORITY": lambda of: str(of["priority"]),
+        ">SERVERS": lambda of: str(of["servers"]),
+        ">MISS A TARGET": lambda of: f"{of['missed']} of {of['known']}",
+        ">LOAD": lambda of: f"{of['load']:g}",
+        ">COST": lambda of: money.amount(of["cost"]),
+    }
+    return TextTable.of(totals, columns)
 
 
-def _choose_notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> PageNotice | None:
+def _choose_notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> Note | None:
     """Choose the newest Plan that waits, or the way to the next one if it can be computed."""
     if not waiting:
         text, action = "No Plan waits for approval.", "Compute the next plan"
-        return PageNotice(text, "/next", action) if seen.servers and seen.optimizers else None
+        return Note(text, "/next", action) if seen.servers and seen.optimizers else None
     newest, others = waiting[0], len(waiting) - 1
     more = f" {others} more wait." if others else ""
     name = newest.metadata.name
     text = f"{name} waits for approval: {summarize(newest, money)}.{more}"
-    return PageNotice(text, f"/plans/{name}", "Look at it and decide")
+    return Note(text, f"/plans/{name}", "Look at it and decide")

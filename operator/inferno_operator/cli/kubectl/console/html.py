@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import yaml
 
-from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
+from inferno_operator.cli.kubectl.console.page import ConsolePage, Note, Trend, no_trend
 from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import (
     Part,
@@ -85,14 +85,6 @@ def list_meanings(table: TextTable) -> Sequence[tuple[str, str]]:
     names = [name_of(heading).removesuffix(MILLISECONDS) for heading in table.headings]
     meanings = {**MEANINGS["ANY"], **MEANINGS.get(names[0], {})}
     return [(name, meanings[name]) for name in names if name in meanings]
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A line of text; of a remedy, the address of the page that shows the plan with it."""
-
-    text: str
-    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +278,7 @@ class Pages:
                 remedy = REMEDY.fullmatch(part)
                 if remedy:
                     address = "/next?" + urlencode({"set": remedy["change"]})
-                    notes.append(Note(remedy["words"], address))
+                    notes.append(Note(remedy["words"], address, "see the plan with it"))
                 elif part:
                     notes.append(Note(part))
                 continue

@@ -48,12 +48,12 @@ class PlanForm:
 
 
 @dataclass(frozen=True, slots=True)
-class PageNotice:
-    """What a person should know first, and the page on which to go on; `action` is its button."""
+class Note:
+    """A line of text, and the page on which to go on, if there is one; `action` is its link."""
 
     text: str
-    address: str
-    action: str
+    address: str = ""
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class ConsolePage:
     others: Sequence[str] = ()
     lead: str = ""
     troubles: Sequence[str] = ()
-    notice: PageNotice | None = None
+    notice: Note | None = None
     state: str = ""
     before: Sequence[Part] = ()
     trend: Callable[[str], Trend | None] = no_trend
