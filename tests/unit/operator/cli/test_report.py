@@ -12,6 +12,7 @@ from inferno_operator.cli.offline.system import read_system
 from inferno_operator.cli.report import EXPLAINED, build_fleet_page
 from inferno_operator.pages.html import render_fleet
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
@@ -36,7 +37,7 @@ def html_of(system: System) -> str:
 
 def test_the_page_shows_each_server_with_its_plan_and_the_total_cost(small: System) -> None:
     solution = optimize(small)
-    html = render_fleet(build_fleet_page("Plan", small, solution))
+    html = render_fleet(build_fleet_page("Plan", small, solution)).replace("\xa0", " ")
     for server in small.servers:
         assert server.name in html
     for allocation in solution.allocations.values():
@@ -68,10 +69,11 @@ def test_the_page_loads_nothing_and_runs_nothing(small: System) -> None:
 def test_servers_that_get_less_are_shown_with_what_would_serve_them(small: System) -> None:
     scarce = replace(small.options, unlimited=False)
     none = replace(small, capacity=dict.fromkeys(small.capacity, 1), options=scarce)
-    page = build_fleet_page("Plan", none, optimize(none))
+    solution = optimize(none)
+    page = build_fleet_page("Plan", none, solution)
     assert page["shortfalls"]
     assert len(page["shortfalls"]) + page["more_shortfalls"] == sum(
-        not s["served"] for s in page["servers"]
+        decision.reason is not Reason.ALLOCATED for decision in solution.decisions
     )
     assert len(page["shortfalls"]) <= EXPLAINED
     assert any(shortfall["remedies"] for shortfall in page["shortfalls"])

@@ -1,6 +1,6 @@
 """The objects of a namespace -> its first page, and the page of its cards."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -13,10 +13,10 @@ from inferno_operator.cli.kubectl.console.page import (
     ConsolePage,
     Note,
     SeenNamespace,
-    Trend,
 )
 from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
 from inferno_operator.cli.options import Money
+from inferno_operator.cli.tables.html import Trend
 from inferno_operator.cli.tables.plans import summarize
 from inferno_operator.cli.tables.servers import (
     CardUse,
@@ -85,7 +85,7 @@ def tabulate_cards(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
     if not cards:
         yield NO_CARDS
         return
-    columns: Columns[CardUse] = {
+    columns: dict[str, Callable[[CardUse], str]] = {
         "CARDS": lambda item: item.type,
         ">IN USE/THERE": lambda item: f"{item.running}/{item.available}",
         ">PLANNED/THERE": lambda item: f"{item.used}/{item.available}" if item.planned else "-",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.tables.html import Trend, no_trend
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.html import KeyFigure
@@ -56,23 +57,10 @@ class Note:
     action: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """Values over time, from times [s] that grow; `words` say what they show."""
-
-    points: Sequence[tuple[float, float]]
-    words: str
-
-
 def without_columns(parts: Iterable[Part], *columns: str) -> Iterator[Part]:
     """Yield parts without some columns of their tables, for which a page has no room."""
     for part in parts:
         yield part if isinstance(part, str) else part.without(*columns)
-
-
-def no_trend(_: str) -> Trend | None:
-    """Nothing is known over time."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)

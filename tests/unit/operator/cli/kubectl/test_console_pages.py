@@ -24,13 +24,9 @@ from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
 from inferno_operator.cli.kubectl.console.history import PlanLoads, is_move, view_history
 from inferno_operator.cli.kubectl.console.html import (
-    COSTS,
-    MILLISECONDS,
     ROWS,
-    ROWS_BESIDE,
     PageQuery,
     Pages,
-    list_meanings,
 )
 from inferno_operator.cli.kubectl.console.models import (
     draw_agreements,
@@ -46,6 +42,7 @@ from inferno_operator.cli.kubectl.console.plans import (
 )
 from inferno_operator.cli.kubectl.console.server import list_affordable, view_server
 from inferno_operator.cli.options import CENTS, Money, parse_currency
+from inferno_operator.cli.tables.html import COSTS, MILLISECONDS, ROWS_BESIDE, list_meanings
 from inferno_operator.cli.tables.table import TextTable, find_main_table, format_duration, name_of
 from inferno_operator.controllers.planning.proposal import pack
 from inferno_operator.controllers.planning.status import describe_answers
