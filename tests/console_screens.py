@@ -21,11 +21,12 @@ from inferno_operator.cli.kubectl.choices import DryRun, decide, sort_plans
 from inferno_operator.cli.kubectl.console.app import MEDIA
 from inferno_operator.cli.kubectl.console.data import view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
-from inferno_operator.cli.kubectl.console.history import PlanLoads, view_history
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, read_static_file
 from inferno_operator.cli.kubectl.console.models import view_model, view_models
 from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
 from inferno_operator.cli.kubectl.console.plans import (
+    PlanLoads,
+    view_history,
     view_next_plan,
     view_plan,
     view_plans,

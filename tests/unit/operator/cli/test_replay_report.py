@@ -10,7 +10,7 @@ import pytest
 from inferno_operator.cli.replay import Replayed, replay_policies
 from inferno_operator.cli.report import build_replay_page
 from inferno_operator.cli.tables.html import Cell, Table
-from inferno_operator.pages.html import render_replay
+from inferno_operator.pages.html import render_file
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
 from tests.unit.optimizer.replay.fleets import fleet, trace
@@ -43,7 +43,7 @@ def page(scenario: Scenario, found: list[Replayed]) -> Page:
 
 
 def test_a_policy_has_what_its_account_says(page: Page, found: list[Replayed]) -> None:
-    html = render_replay(page)
+    html = render_file("replay.html", page)
     for row, section, one in zip(page["totals"].rows, page["policies"], found, strict=True):
         account, cells = one.account, rows_by_heading(page["totals"], row)
         assert cells["POLICY"] == section["name"] == one.policy
@@ -75,17 +75,19 @@ def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: Pa
 def test_the_page_of_the_same_replays_is_the_same(
     scenario: Scenario, found: list[Replayed], page: Page
 ) -> None:
-    assert render_replay(build_replay_page("Replay", scenario, found)) == render_replay(page)
+    assert render_file("replay.html", build_replay_page("Replay", scenario, found)) == render_file(
+        "replay.html", page
+    )
 
 
 def test_the_name_of_a_long_file_breaks_between_its_folders(page: Page) -> None:
-    html = render_replay({**page, "title": "Replay of samples/traces/a.csv"})
+    html = render_file("replay.html", {**page, "title": "Replay of samples/traces/a.csv"})
 
     assert "<h1>Replay of samples/<wbr>traces/<wbr>a.csv</h1>" in html
 
 
 def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:
-    html = render_replay({**page, "title": "<script>alert('x')</script>"})
+    html = render_file("replay.html", {**page, "title": "<script>alert('x')</script>"})
 
     pattern = r"(?:src|href|action)=|url\(|@import|https?:|<script| style=| on\w+="
     assert re.findall(pattern, html) == []
@@ -98,7 +100,7 @@ def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
     (one,) = replay_policies(shown, ["hpa"], lambda _: None)
 
-    html = render_replay(build_replay_page("Replay", shown, [one] * 12))
+    html = render_file("replay.html", build_replay_page("Replay", shown, [one] * 12))
 
     assert len(html.encode()) < LARGEST
 

@@ -39,12 +39,18 @@ from inferno_operator.cli.kubectl.choices import (
 )
 from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
-from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, view_history
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, read_static_file
 from inferno_operator.cli.kubectl.console.models import view_model, view_models
 from inferno_operator.cli.kubectl.console.news import News
 from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, SeenNamespace
-from inferno_operator.cli.kubectl.console.plans import view_next_plan, view_plan, view_plans
+from inferno_operator.cli.kubectl.console.plans import (
+    MOST_OBJECTS,
+    PlanLoads,
+    view_history,
+    view_next_plan,
+    view_plan,
+    view_plans,
+)
 from inferno_operator.cli.kubectl.console.server import SeenEvents, view_server
 from inferno_operator.cli.tables.table import format_csv, order_rows
 from inferno_operator.resources import Server

@@ -1,20 +1,23 @@
 """The objects of a namespace -> its first page, and the page of its cards."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from inferno_operator.cli.kubectl.choices import sort_plans
-from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
     ConsolePage,
     Note,
     SeenNamespace,
 )
-from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
+from inferno_operator.cli.kubectl.console.plans import (
+    PastLoads,
+    build_current_gap_figure,
+    list_loads,
+)
 from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.html import Trend
 from inferno_operator.cli.tables.plans import summarize
@@ -124,7 +127,11 @@ def view_fleet(namespace: SeenNamespace, past: Sequence[PastLoads] = ()) -> Cons
     waiting = [plan for plan in sort_plans(objects) if plan.status.phase == "Proposed"]
     wrong = seen.with_servers(view for view in seen.servers if view.has_problem)
     others = seen.with_servers(view for view in seen.servers if not view.has_problem)
-    totals = [_sum_class(name, views) for name, views in _group_by_class(seen.servers).items()]
+    by_class: dict[str, list[ServerView]] = {}
+    for view in sorted(seen.servers, key=lambda view: view.priority):
+        if view.spec:
+            by_class.setdefault(view.spec.service_class, []).append(view)
+    totals = [_sum_class(name, views) for name, views in by_class.items()]
     replicas = (
         count_replicas(spec.current_alloc, spec.desired_alloc or spec.current_alloc)
         for spec in specs.values()
@@ -203,14 +210,6 @@ def _list_figures(
     known_of = "for all" if len(known) == servers else f"for {len(known)}"
     total = f"of {servers} Servers (latency known {known_of})"
     yield KeyFigure("Miss a target now", str(missed), total)
-
-
-def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
-    by_class: dict[str, list[ServerView]] = {}
-    for view in sorted(views, key=lambda view: view.priority):
-        if view.spec:
-            by_class.setdefault(view.spec.service_class, []).append(view)
-    return by_class
 
 
 def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:

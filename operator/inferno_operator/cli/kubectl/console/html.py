@@ -1,10 +1,9 @@
 """Pages as HTML: addresses sort, filter and page tables, rows link to what they are about."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Self
 from urllib.parse import quote, urlencode
 
 from inferno_operator.cli.kubectl.console.page import ConsolePage, Note
@@ -48,23 +47,8 @@ NAVIGATION = (
 
 NAMESPACES = "/namespaces"  # the page to choose a namespace, where people of several come
 
-NOTES_SHOWN = 5  # lines of text in a row that are shown at once
 ROWS = 200  # rows of the main table that are shown at once
 ONE_MORE = ">ONE MORE CARD"  # a column that leads to the plan with it
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """Lines of text, and others that are shown when somebody wants to see them."""
-
-    shown: Sequence[Note]
-    more: Sequence[Note]
-
-    @classmethod
-    def of(cls, notes: Iterable[Note]) -> Self:
-        """Return notes, of which `NOTES_SHOWN` are shown at once."""
-        found = [*notes]
-        return cls(found[:NOTES_SHOWN], found[NOTES_SHOWN:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +80,6 @@ class PageQuery:
         """Number of the first row of the main table that is shown, from 0."""
         text = self.get("from")
         return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
-
-    @property
-    def all_rows(self) -> str:
-        """The query that shows the rows that the words left out, too."""
-        return self.address(q="", **{"from": ""})
 
     def order_of(self, column: str) -> str:
         """Return how the rows are sorted by a column, in the words of HTML; "" if they are not."""
@@ -148,7 +127,7 @@ class Pages:
             navigation=NAVIGATION,
             count=len(unfiltered.rows) if unfiltered else 0,
             figures=page.figures if unfiltered else (),
-            troubles=Notes.of(map(Note, page.troubles)),
+            troubles=list(map(Note, page.troubles)),
             before=list(self._build_parts(page.before, None, query, page.trend)),
             parts=list(self._build_parts(parts, find_main_table(parts), query, page.trend)),
         )
@@ -170,7 +149,7 @@ class Pages:
 
     def _build_parts(
         self, parts: Sequence[Part], main: TextTable | None, query: PageQuery, trend: TrendOf
-    ) -> Iterator[Table | Notes]:
+    ) -> Iterator[Table | list[Note]]:
         notes = list[Note]()
         for part in (*parts, None):
             if isinstance(part, str):
@@ -182,7 +161,7 @@ class Pages:
                     notes.append(Note(part))
                 continue
             if notes:
-                yield Notes.of(notes)
+                yield notes
             notes = []
             if part is not None and part is main:
                 yield self._build_table(part, query, trend)

@@ -1,10 +1,10 @@
 """The objects of a namespace -> the pages of its Models: what each does where, and what runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from statistics import median
+from typing import NamedTuple
 
 from inferno_operator.cli.kubectl.choices import choose_model
 from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
@@ -210,8 +210,7 @@ def _find_step_line(data: PerformanceData, tokens: int) -> Line:
     return data.alpha or 0.0, data.beta or 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredReplica:
+class MeasuredReplica(NamedTuple):
     """The mean replica of a Server: its batch [requests], its input tokens, its latencies [ms]."""
 
     server: str

@@ -7,13 +7,13 @@ from functools import partial
 from math import inf
 
 from inferno_operator.cli.kubectl.choices import DryRun, choose_server, sort_plans
-from inferno_operator.cli.kubectl.console.history import (
+from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace, without_columns
+from inferno_operator.cli.kubectl.console.plans import (
     PastLoads,
     PastServer,
     list_latencies,
     list_loads,
 )
-from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace, without_columns
 from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
 from inferno_operator.cli.tables.servers import (

@@ -22,7 +22,6 @@ import pytest
 from inferno_operator.cli.kubectl.choices import DryRun, decide, sort_plans
 from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
-from inferno_operator.cli.kubectl.console.history import PlanLoads, is_move, view_history
 from inferno_operator.cli.kubectl.console.html import (
     ROWS,
     PageQuery,
@@ -36,6 +35,9 @@ from inferno_operator.cli.kubectl.console.models import (
 )
 from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
 from inferno_operator.cli.kubectl.console.plans import (
+    PlanLoads,
+    is_move,
+    view_history,
     view_next_plan,
     view_plan,
     view_plans,
