@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Self
 
@@ -120,6 +121,7 @@ LETTER, LINE_HEIGHT, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
 
 DECIMALS = 3  # of the numbers that the browser tells of a point
 RADIUS = 4.0  # of a point [px]
+PIECES = 20  # of a part of a line, whose ends names do not hide
 NAME_PLACES = 8  # how many lines above and below a point its name may be, where all have one
 NEAR_PLACES = 2  # the same where only some have: a name far from its point would be another one's
 
@@ -178,8 +180,15 @@ def draw_lines(
     `named`: as in `draw_dots`; `band`: the corners of an area behind the lines.
     """
     area = [frame.area(band)] if band else []
-    drawn = (frame.line(points, kind) for kind, points in lines)
-    return _build_chart((*area, *drawn, *draw_dots(frame, marks, named)), frame, words)
+    placed = [(kind, [*points]) for kind, points in lines]
+    drawn = (frame.line(points, kind) for kind, points in placed)
+    passed = [
+        (x + step / PIECES * (to_x - x), y + step / PIECES * (to_y - y))
+        for _, points in placed
+        for (x, y), (to_x, to_y) in pairwise(points)
+        for step in range(PIECES + 1)
+    ]
+    return _build_chart((*area, *drawn, *draw_dots(frame, marks, named, passed)), frame, words)
 
 
 def draw_stack(
@@ -226,15 +235,24 @@ def find_low_front(points: Sequence[Named]) -> list[Named]:
 
 
 def draw_dots(
-    frame: Frame, points: Sequence[Named], named: Container[str] | None = None
+    frame: Frame,
+    points: Sequence[Named],
+    named: Container[str] | None = None,
+    passed: Points = (),
 ) -> Iterator[str]:
     """Yield points with their names, where these hide nothing.
 
     Without `named` all have names, above them if there is room; otherwise these have, below them.
-    Of the others, and where there is no room, the browser tells it.
+    Of the others, and where there is no room, the browser tells it. `passed` are points that
+    lines go through, which names hide only where there is no other place.
     """
+
+    def enclose(x: float, y: float, radius: float = RADIUS) -> Box:
+        return Box(x - radius, y - radius, x + radius, y + radius)
+
     places = [frame.place(point.x, point.y) for point in points]
-    taken = [Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places]
+    taken = [enclose(*place) for place in places]
+    lines = [enclose(*frame.place(*point), radius=1.0) for point in passed]
     for point, (x, y) in sorted(
         zip(points, places, strict=True), key=lambda item: (-item[0].y, item[0].x)
     ):
@@ -251,10 +269,14 @@ def draw_dots(
             for low in _list_name_lines(y, above=named is None)
             for side in sides
         )
-        inside = ((b, side) for b, side in placed if b.left >= LEFT and b.right <= WIDTH)
-        box, anchor = next((p for p in inside if not any(map(p[0].overlaps, taken))), (None, ""))
-        if box is None:
+        free = [
+            (box, side)
+            for box, side in placed
+            if box.left >= LEFT and box.right <= WIDTH and not any(map(box.overlaps, taken))
+        ]
+        if not free:
             continue
+        box, anchor = min(free, key=lambda place: any(map(place[0].overlaps, lines)))
         taken.append(box)
         yield (
             f'<text class="label" x="{x:.1f}" y="{box.bottom:.1f}" text-anchor="{anchor}">'

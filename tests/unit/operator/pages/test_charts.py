@@ -83,6 +83,17 @@ def test_a_name_is_beside_its_point_where_others_have_none() -> None:
     assert names_in(svg) == []  # where there is room it would look like the name of another one
 
 
+@pytest.mark.parametrize("slope", [1.0, -1.0])
+def test_a_name_is_beside_the_curve_that_its_point_is_on(slope: float) -> None:
+    ends = [(x, 5.0 + slope * (5.0 * x - 5.0)) for x in (0.0, 2.0)]
+
+    chart = draw_lines(FRAME, [("line", ends)], "", [Named("now", 1.0, 5.0)], {"now"})
+
+    (name,) = names_in(chart.svg)
+    passed = [FRAME.place(0.01 * n, 5.0 + slope * (0.05 * n - 5.0)) for n in range(201)]
+    assert all(apart(name, (x, y, x, y)) for x, y in passed)
+
+
 def test_a_name_without_room_is_left_to_the_browser() -> None:
     points = [Named(f"server{n:02}", 1.0, 5.0) for n in range(40)]
 
