@@ -297,13 +297,6 @@ def test_latencies_are_in_ms_not_in_megasiemens(path: str, seen: list[Observatio
     assert len(re.findall(r'>(?:ITL|WAIT)</a><br><span class="quiet">ms<', shown)) == 2
 
 
-def test_reasons_have_no_exponents(seen: list[Observation]) -> None:
-    reasons = [reason for reason in column(view_history(at(seen)), "WHY") if reason]
-
-    assert any(re.search(r"\b\d{5,} ms", reason) for reason in reasons)
-    assert [reason for reason in reasons if "e+" in reason] == []
-
-
 def test_cards_are_those_of_the_replicas_that_run(seen: list[Observation]) -> None:
     page = view_capacity(at(seen))
 
