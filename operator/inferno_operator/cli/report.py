@@ -10,15 +10,22 @@ import numpy as np
 
 from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, list_class_rows
-from inferno_operator.cli.tables.html import AS_NOW, Bar, Table, build_table, drop_empty_columns
+from inferno_operator.cli.tables.html import (
+    AS_NOW,
+    Bar,
+    Table,
+    build_table,
+    drop_empty_columns,
+    join_cards,
+)
 from inferno_operator.cli.tables.solution import (
     BAND,
-    format_card_worth,
     format_origin,
     format_replicas,
     is_kept,
     list_decision_notes,
     list_replicas,
+    tabulate_cards,
     tabulate_levels,
     warn_of_single_replicas,
 )
@@ -38,7 +45,7 @@ from inferno_optimizer.replay.account import Cause, Incident, find_worst_inciden
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solution import CapacityUse, Decision, Reason, Solution
+from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, Generation, System, Target
 
 # Most servers that are shown with what would serve them; others have their reason only.
@@ -67,7 +74,7 @@ def build_fleet_page(
     served = (d for d in solution.decisions if d.reason is Reason.ALLOCATED)
 
     def build(table: TextTable) -> Table:
-        return build_table(drop_empty_columns(table), money)
+        return build_table(drop_empty_columns(join_cards(table)), money)
 
     return {
         "title": title,
@@ -78,7 +85,7 @@ def build_fleet_page(
         ],
         "more_shortfalls": max(len(short) - EXPLAINED, 0),
         "servers": build(_tabulate_servers(system, solution, money)),
-        "cards": build(_tabulate_cards(solution.capacity, money)),
+        "cards": build(tabulate_cards(solution.capacity, money)),
         "levels": build(tabulate_levels(solution.certificate.levels)),
         "notes": (
             *warn_of_single_replicas(list_replicas(system, solution), money),
@@ -153,18 +160,6 @@ def _format_latency(planned: Allocation, target: Target, latency: str) -> str:
             return f"{predicted:.1f}"
         return f"{tail:.1f}/{limit:g} p{percentile:g}"
     return f"{predicted:.1f}/{limit:g}" if limit else f"{predicted:.1f}"
-
-
-def _tabulate_cards(uses: Sequence[CapacityUse], money: Money) -> TextTable:
-    columns: Columns[CapacityUse] = {
-        "CARDS": lambda use: use.type,
-        ">PLANNED/THERE": lambda use: f"{use.used}/{use.available}",
-        ">HELD": lambda use: str(use.held),
-        ">ONE MORE CARD": lambda use: format_card_worth(
-            use.price, use.gain, money, estimated=use.estimated
-        ),
-    }
-    return TextTable.of(uses, columns)
 
 
 PLACES = 160  # most places of a chart over time; each is the mean of as many steps

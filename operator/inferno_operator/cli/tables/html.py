@@ -187,6 +187,15 @@ def build_table(
     return Table(headings, rows, list_meanings(table))
 
 
+def join_cards(table: TextTable) -> TextTable:
+    """Return a table of planned cards with what is used of what is there in one column."""
+    if list(table.headings[:4]) != ["CARDS", ">USED", ">HELD", ">AVAILABLE"]:
+        return table
+    worth = [">ONE MORE CARD" for heading in table.headings if heading == ">PRICE"]
+    rows = [(name, f"{used}/{there}", held, *rest) for name, used, held, there, *rest in table.rows]
+    return TextTable(("CARDS", ">PLANNED/THERE", ">HELD", *worth), rows)
+
+
 def drop_empty_columns(table: TextTable, *kept: str) -> TextTable:
     """Return a table without the columns that say nothing of any row, but for those to be kept."""
 

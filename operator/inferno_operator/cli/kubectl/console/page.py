@@ -1,6 +1,6 @@
 """A page as a value: tables, charts and numbers, which HTML, CSV and JSON are made from."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,12 +55,6 @@ class Note:
     text: str
     address: str = ""
     action: str = ""
-
-
-def without_columns(parts: Iterable[Part], *columns: str) -> Iterator[Part]:
-    """Yield parts without some columns of their tables, for which a page has no room."""
-    for part in parts:
-        yield part if isinstance(part, str) else part.without(*columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from inferno_operator.cli.kubectl.console.page import (
     ConsolePage,
     PlanForm,
     SeenNamespace,
-    without_columns,
 )
 from inferno_operator.cli.options import Money
+from inferno_operator.cli.tables.html import join_cards
 from inferno_operator.cli.tables.plans import (
     PHASE_UNKNOWN,
     Alternative,
@@ -327,7 +327,11 @@ def view_next_plan(
     compared = compare(without.solution, outcome.solution) if without else None
     return ConsolePage(
         title=f"Next plan of {name}" + (", what if" if changes else ""),
-        parts=(*warnings, *without_columns(plan, *ON_OTHER_PAGES), PROOF),
+        parts=(
+            *warnings,
+            *(p if isinstance(p, str) else join_cards(p.without(*ON_OTHER_PAGES)) for p in plan),
+            PROOF,
+        ),
         document=lambda: {
             **encode_preview(name, changes, planned, outcome.solution),
             **({"withoutChanges": _encode_comparison(compared)} if compared else {}),

@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 
 from inferno_operator.cli.kubectl.choices import DryRun, choose_server, sort_plans
-from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace, without_columns
+from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
 from inferno_operator.cli.kubectl.console.plans import (
     PastLoads,
     PastServer,
@@ -125,12 +125,13 @@ def view_server(
         for step in plan.spec.steps
         if step.server == chosen.metadata.name
     ]
+    explained = describe_explanation(system, found, money)
     ready = chosen.status.condition(READY)
     is_short = ready is not None and ready.status == "False"
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
         parts=(
-            *without_columns(describe_explanation(system, found, money), "TYPE", "BATCH"),
+            *(p if isinstance(p, str) else p.without("TYPE", "BATCH") for p in explained),
             *(part for item in measurements for part in describe_latencies(item)),
             *describe_conditions(chosen.status.conditions, now),
             *describe_events(events, now),
