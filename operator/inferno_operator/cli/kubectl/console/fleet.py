@@ -191,7 +191,11 @@ def _describe_fleet(seen: Overview, now: datetime) -> str:
         planned = f"the last plan is {format_age(last.time, now)} old"
     elif not seen.optimizers:
         planned = "nothing plans for them: apply an Optimizer"
-    return f"{len(seen.servers)} Servers run on {used} of {there} cards; {planned}."
+    return f"{_count_servers(seen)}; cards in use: {used} of {there}; {planned}."
+
+
+def _count_servers(seen: Overview) -> str:
+    return "1 Server" if len(seen.servers) == 1 else f"{len(seen.servers)} Servers"
 
 
 def _list_figures(
@@ -208,7 +212,7 @@ def _list_figures(
     servers, known = len(seen.servers), [view for view in seen.servers if view.is_known]
     missed = sum(view.misses_target for view in known)
     known_of = "for all" if len(known) == servers else f"for {len(known)}"
-    total = f"of {servers} Servers (latency known {known_of})"
+    total = f"of {_count_servers(seen)} (latency known {known_of})"
     yield KeyFigure("Miss a target now", str(missed), total)
 
 

@@ -260,10 +260,20 @@ def test_the_first_page_begins_with_what_is_wrong(failing: list[Observation]) ->
 
     shown = html(page).replace("\xa0", " ")
     places = [shown.index(text) for text in (
-        "<h1>Servers in llm</h1>", "20 Servers run on", UNAVAILABLE, "a target is missed now",
-        "No Plan waits", '<dl class="figures">', "<table>",
+        "<h1>Servers in llm</h1>", "20 Servers; cards in use: ", UNAVAILABLE,
+        "a target is missed now", "No Plan waits", '<dl class="figures">', "<table>",
     )]  # fmt: skip
     assert places == sorted(places)
+
+
+def test_the_first_page_counts_one_server_as_one(seen: list[Observation]) -> None:
+    (server, *_) = (o for o in seen if o.kind is Server)
+    alone = [server, *(o for o in seen if o.kind not in (Server, Plan))]
+
+    text = html(view_fleet(at(alone)))
+
+    assert "<p>1 Server; cards in use: 2 of 214; the last plan is 3m old.</p>" in text
+    assert "of 1 Server (latency known for all)" in text
 
 
 def test_an_empty_namespace_has_a_line_on_each_page_and_no_numbers() -> None:
