@@ -21,11 +21,12 @@ from inferno_operator.cli.kubectl.choices import DryRun, decide, sort_plans
 from inferno_operator.cli.kubectl.console.app import MEDIA
 from inferno_operator.cli.kubectl.console.data import view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
-from inferno_operator.cli.kubectl.console.history import PlanLoads, view_history
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, read_static_file
 from inferno_operator.cli.kubectl.console.models import view_model, view_models
-from inferno_operator.cli.kubectl.console.page import ConsolePage
+from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
 from inferno_operator.cli.kubectl.console.plans import (
+    PlanLoads,
+    view_history,
     view_next_plan,
     view_plan,
     view_plans,
@@ -49,7 +50,7 @@ SHOWN = {
 """Pages that the documentation shows the tops of, and the pictures."""
 
 SMALL = {"width": 1280, "height": 700}
-WIDTHS = (360, 1280, 1920)
+WIDTHS = (390, 1280)
 SCHEMES = ("light", "dark")
 HEIGHT = 900
 SERVER = "premium-mistral-7b"
@@ -76,32 +77,33 @@ def pages(seen: Sequence[Observation], *, all_objects: bool = False) -> Mapping[
         return replace(found, solution=replace(found.solution, certificate=certificate))
 
     def next_page(changes: Sequence[str]) -> ConsolePage:
-        return view_next_plan(seen, solved(changes), changes, without=solved())
+        return view_next_plan(namespace, solved(changes), changes, without=solved())
 
     def server_page(name: str) -> ConsolePage:
         past = PlanLoads().loads(sort_plans(seen))
-        return view_server(seen, solved(), NAMESPACE, name, NOW, past=past)
+        return view_server(namespace, solved(), name, past=past)
 
+    namespace = SeenNamespace(seen, NAMESPACE, NOW)
     servers = [o.reference.key.name for o in seen if o.kind is Server]
     plans = [plan.metadata.name for plan in sort_plans(seen)]
     others = {
         **{f"/servers/{name}": partial(server_page, name) for name in servers},
-        **{f"/plans/{name}": partial(view_plan, seen, NAMESPACE, name) for name in plans},
+        **{f"/plans/{name}": partial(view_plan, namespace, name) for name in plans},
     }
     server = next((name for name in servers if SERVER in name), SERVER)
 
     return {
-        "/": lambda: view_fleet(seen, NAMESPACE, NOW, past=PlanLoads().loads(sort_plans(seen))),
+        "/": lambda: view_fleet(namespace, PlanLoads().loads(sort_plans(seen))),
         "/next": partial(next_page, WHAT_IF),
-        "/plans": partial(view_plans, seen, NOW),
-        "/plans/fleet-8": partial(view_plan, seen, NAMESPACE, "fleet-8"),
-        "/plans/fleet-7?with=fleet-8": partial(view_plan, seen, NAMESPACE, "fleet-7", "fleet-8"),
+        "/plans": partial(view_plans, namespace),
+        "/plans/fleet-8": partial(view_plan, namespace, "fleet-8"),
+        "/plans/fleet-7?with=fleet-8": partial(view_plan, namespace, "fleet-7", "fleet-8"),
         f"/servers/{server}": partial(server_page, server),
-        "/capacity": partial(view_capacity, seen, NOW),
-        "/models": partial(view_models, seen),
-        "/models/mistral-7b": partial(view_model, seen, NAMESPACE, "mistral-7b", NOW),
-        "/history": partial(view_history, seen, NOW),
-        "/data": partial(view_data, seen, NOW, LEADER),
+        "/capacity": partial(view_capacity, namespace),
+        "/models": partial(view_models, namespace),
+        "/models/mistral-7b": partial(view_model, namespace, "mistral-7b"),
+        "/history": partial(view_history, namespace),
+        "/data": partial(view_data, namespace, LEADER),
         **(others if all_objects else {}),
     }
 

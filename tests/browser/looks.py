@@ -16,6 +16,9 @@ PAPER = 979
 
 SCHEMES = ("light", "dark")
 
+PATIENCE_MS = 300_000
+"""Time for a page, which solves its fleet, on a busy machine [ms]."""
+
 WIDER = """() => [...document.querySelectorAll("body, main, header, h1, p, form")]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML)"""
 """Elements that end beyond the window; tables may, in a region that scrolls."""
@@ -233,6 +236,7 @@ def watched(
 ) -> Iterator[Watched]:
     """Yield a page of a browser that nothing was opened in before."""
     with browser.new_context(ignore_https_errors=any_certificate, offline=offline) as context:
+        context.set_default_navigation_timeout(PATIENCE_MS)
         seen = Watched(context.new_page())
         seen.page.on("console", lambda said: seen.errors.append(said.text))
         seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))

@@ -154,7 +154,8 @@ def test_the_console_is_read_and_used_in_a_browser(
         for path in (*ADDRESSES, "/plans/inferno-1", "/servers/s", "/models/m"):
             page.goto(origin + path)
             assert list(seen.faults()) == [], path
-        page.goto(f"{origin}/plans/inferno-1")
+        page.goto(origin)
+        page.get_by_role("link", name="Look at it and decide").click()
         page.get_by_role("button", name="Approve").click()
         wait_for_phases(scene, inferno_1="Written")
         expect(page.get_by_role("button", name="Approve")).to_have_count(0, timeout=PATIENCE_MS)

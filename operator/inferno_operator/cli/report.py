@@ -10,17 +10,26 @@ import numpy as np
 
 from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.replay import WORST_TOLD, Replayed, Row, list_class_rows
+from inferno_operator.cli.tables.html import (
+    AS_NOW,
+    Bar,
+    Table,
+    build_table,
+    drop_empty_columns,
+    join_cards,
+)
 from inferno_operator.cli.tables.solution import (
-    format_card_worth,
+    BAND,
     format_origin,
     format_replicas,
-    has_ttft,
     is_kept,
     list_decision_notes,
     list_replicas,
+    tabulate_cards,
+    tabulate_levels,
     warn_of_single_replicas,
 )
-from inferno_operator.cli.tables.table import format_number
+from inferno_operator.cli.tables.table import Columns, TextTable, format_number
 from inferno_operator.pages.charts import (
     COLOURS,
     Chart,
@@ -36,7 +45,7 @@ from inferno_optimizer.replay.account import Cause, Incident, find_worst_inciden
 from inferno_optimizer.replay.replay import Scenario
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
-from inferno_optimizer.solution import CapacityUse, Decision, Reason, Solution
+from inferno_optimizer.solution import Decision, Reason, Solution
 from inferno_optimizer.system import Allocation, Generation, System, Target
 
 # Most servers that are shown with what would serve them; others have their reason only.
@@ -63,19 +72,21 @@ def build_fleet_page(
     ]
     most_important = [decision for *_, decision in sorted(short, key=lambda item: item[:2])]
     served = (d for d in solution.decisions if d.reason is Reason.ALLOCATED)
+
+    def build(table: TextTable) -> Table:
+        return build_table(drop_empty_columns(join_cards(table)), money)
+
     return {
         "title": title,
-        "rate": money.rate,
         "figures": tuple(_list_figures(system, solution, len(short), money)),
-        "has_ttft": has_ttft(solution.allocations.values()),
         "shortfalls": [
             _explain_shortfall(system, solution, decision)
             for decision in most_important[:EXPLAINED]
         ],
         "more_shortfalls": max(len(short) - EXPLAINED, 0),
-        "servers": list(_list_servers(system, solution, money)),
-        "cards": [_build_card_row(use, money) for use in solution.capacity],
-        "levels": solution.certificate.levels,
+        "servers": build(_tabulate_servers(system, solution, money)),
+        "cards": build(tabulate_cards(solution.capacity, money)),
+        "levels": build(tabulate_levels(solution.certificate.levels)),
         "notes": (
             *warn_of_single_replicas(list_replicas(system, solution), money),
             *list_decision_notes(served),
@@ -105,45 +116,39 @@ def _explain_shortfall(system: System, solution: Solution, decision: Decision) -
     return {"server": decision.server, "message": decision.message, "remedies": changes}
 
 
-def _build_card_row(use: CapacityUse, money: Money) -> dict[str, Any]:
-    taken = (use.used + use.held) / use.available if use.available else 0.0
-    return {
-        "type": use.type,
-        "used": use.used,
-        "held": use.held,
-        "available": use.available,
-        "share": min(taken, 1.0),
-        "worth": format_card_worth(use.price, use.gain, money, estimated=use.estimated),
-    }
-
-
-def _list_servers(system: System, solution: Solution, money: Money) -> Iterator[dict[str, Any]]:
-    catalogue = Catalogue(system)
+def _tabulate_servers(system: System, solution: Solution, money: Money) -> TextTable:
+    catalogue, rows = Catalogue(system), []
     for server, decision in zip(system.servers, solution.decisions, strict=True):
-        allocation, target = decision.allocation, catalogue.target(server)
-        planned = server.current if is_kept(server, decision) else allocation or Allocation()
-        is_predicted = allocation is not None and bool(allocation.accelerator)
-        itl = _predict(allocation, target, "itl") if allocation and is_predicted else None
-        ttft = None
-        if allocation and is_predicted and allocation.generation is not Generation.DECODE:
-            ttft = _predict(allocation, target, "ttft")
-        yield {
-            "name": server.name,
-            "service_class": server.service_class,
-            "model": server.model,
-            "load": server.load.arrival_rate,
-            "now": format_replicas(server.current, server.model, catalogue),
-            "planned": format_replicas(planned, server.model, catalogue),
-            "cost": money.amount(planned.cost),
-            "itl": itl,
-            "ttft": ttft,
-            "reason": str(decision.reason),
-            "served": decision.reason is Reason.ALLOCATED,
-        }
+        allocation, kept = decision.allocation, is_kept(server, decision)
+        planned = server.current if kept else allocation or Allocation()
+        predicted = allocation if allocation and allocation.accelerator else None
+        now, then = (
+            format_replicas(placed, server.model, catalogue) for placed in (server.current, planned)
+        )
+        has_prefill = predicted and predicted.generation is not Generation.DECODE
+        target = catalogue.target(server)
+        rows.append(
+            (
+                server.name,
+                server.service_class,
+                server.model,
+                f"{server.load.arrival_rate:.1f}",
+                now,
+                AS_NOW if then == now else then,
+                money.amount(planned.cost),
+                _format_latency(predicted, target, "itl") if predicted else "-",
+                _format_latency(predicted, target, "ttft") if predicted and has_prefill else "-",
+                format_origin(predicted).replace("+-", "\N{PLUS-MINUS SIGN}") if predicted else "",
+                str(decision.reason),
+            )
+        )
+    latencies = (">ITL/SLO", ">TTFT/SLO", BAND)
+    headings = ("SERVER", "CLASS", "MODEL", ">LOAD", "NOW", "PLANNED", ">COST", *latencies)
+    return TextTable((*headings, "REASON"), rows)
 
 
-def _predict(planned: Allocation, target: Target, latency: str) -> dict[str, Any]:
-    """Return a predicted latency beside its target [ms]; a target of 0 means that there is none.
+def _format_latency(planned: Allocation, target: Target, latency: str) -> str:
+    """Return a predicted latency [ms] beside its target, if it has one.
 
     It is the percentile that the target limits if that is predicted; else the mean.
     """
@@ -151,18 +156,14 @@ def _predict(planned: Allocation, target: Target, latency: str) -> dict[str, Any
     percentile = getattr(target, f"{latency}_percentile")
     if percentile:
         tail = getattr(planned.tail, f"{latency}_p{percentile:g}", 0.0)
-        predicted, limit, percentile = (tail, limit, percentile) if tail else (predicted, 0.0, 0.0)
-    return {
-        "predicted_ms": predicted,
-        "target_ms": limit,
-        "percentile": percentile,
-        "share": predicted / limit if limit else 0.0,
-        "met": predicted <= limit,
-        "band": format_origin(planned),
-    }
+        if not tail:
+            return f"{predicted:.1f}"
+        return f"{tail:.1f}/{limit:g} p{percentile:g}"
+    return f"{predicted:.1f}/{limit:g}" if limit else f"{predicted:.1f}"
 
 
 PLACES = 160  # most places of a chart over time; each is the mean of as many steps
+WITHIN = 0.95  # least share of requests within targets that is fine
 ABOVE = 1.05  # height of an axis, where the highest value is 1
 
 
@@ -177,9 +178,9 @@ def build_replay_page(
     sections = _Sections(scenario, replays, money)
     return {
         "title": title,
-        "rate": money.rate,
         "figures": tuple(_list_replay_figures(scenario, replays, money)),
-        "classes": [row.server for row in list_class_rows(replays[0])],
+        "totals": build_table(_tabulate_policies(replays, money), money, bar=_read_share),
+        "classes": build_table(_tabulate_classes(replays), money, bar=_read_share),
         "front": _draw_costs(replays, money),
         "policies": [sections.of(replayed) for replayed in replays],
     }
@@ -237,24 +238,13 @@ class _Sections:
 
     def of(self, replayed: Replayed) -> dict[str, Any]:
         """The section of a policy."""
-        account, row = replayed.account, Row.of(replayed, "", slice(None))
+        account = replayed.account
         accelerators = self.scenario.fleet.accelerators
         worst = find_worst_incidents(account, self.scenario.trace, accelerators, WORST_TOLD)
         return {
             "name": replayed.policy,
-            "cost": self.money.amount(row.cost / account.hours),
-            "regret": self.money.change(replayed.regret / account.hours),
-            "of_optimum": f"{100 * replayed.share_of_optimum:.1f} %",
-            "within": row.within,
-            "missed_minutes": f"{row.missed_minutes:.0f}",
-            "replicas": f"{row.replicas:.2f}",
-            "started": row.started,
-            "moves": row.moves,
-            "classes": [
-                {"name": each.server, "within": each.within} for each in list_class_rows(replayed)
-            ],
             "charts": (self._cost(replayed), self._replicas(replayed)),
-            "worst": [self._time(incident) for incident in worst],
+            "worst": build_table(self._tabulate_incidents(worst), self.money),
         }
 
     def _cost(self, replayed: Replayed) -> Chart:
@@ -290,18 +280,55 @@ class _Sections:
         hours = self.replays[0].account.hours
         return [(place + 0.5) * hours / places for place in range(places)]
 
-    def _time(self, incident: Incident) -> dict[str, Any]:
+    def _tabulate_incidents(self, worst: Sequence[Incident]) -> TextTable:
         step_s = self.scenario.trace.step_s
-        return {
-            "begin": _format_clock(incident.first * step_s),
-            "length": f"{(incident.last + 1 - incident.first) * step_s / 60:.0f}",
-            "server": incident.server,
-            "service_class": incident.service_class,
-            "accelerator": incident.accelerator or "none yet",
-            "outside": f"{incident.outside:,.0f}",
-            "decided": _describe_decision(incident, step_s),
-            "cause": _describe_cause(incident),
+        columns: Columns[Incident] = {
+            "FROM": lambda found: _format_clock(found.first * step_s),
+            ">MINUTES": lambda found: f"{(found.last + 1 - found.first) * step_s / 60:.0f}",
+            "SERVER": lambda found: found.server,
+            "CLASS": lambda found: found.service_class,
+            "ACCELERATOR": lambda found: found.accelerator or "none yet",
+            ">REQUESTS OUTSIDE": lambda found: f"{found.outside:.0f}",
+            "DECIDED BEFORE": lambda found: _describe_decision(found, step_s),
+            "CAUSE": _describe_cause,
         }
+        return TextTable.of(worst, columns)
+
+
+def _tabulate_policies(replays: Sequence[Replayed], money: Money) -> TextTable:
+    rows = [
+        (
+            replayed.policy,
+            money.amount(row.cost / replayed.account.hours),
+            money.change(replayed.regret / replayed.account.hours),
+            f"{100 * replayed.share_of_optimum:.1f} %",
+            f"{row.within:.2%}",
+            f"{row.missed_minutes:.0f}",
+            f"{row.replicas:.2f}",
+            str(row.started),
+            str(row.moves),
+        )
+        for replayed in replays
+        for row in (Row.of(replayed, "", slice(None)),)
+    ]
+    costs = (">COST", ">ABOVE THE BOUND", ">OF THE OPTIMUM", ">WITHIN TARGETS", ">MISSED")
+    return TextTable(("POLICY", *costs, ">REPLICAS", ">STARTED", ">MOVES"), rows)
+
+
+def _tabulate_classes(replays: Sequence[Replayed]) -> TextTable:
+    names = [f">{row.server}" for row in list_class_rows(replays[0])]
+    rows = [
+        (each.policy, *(f"{row.within:.2%}" for row in list_class_rows(each))) for each in replays
+    ]
+    return TextTable(("POLICY", *names), rows)
+
+
+def _read_share(_: str, text: str) -> Bar | None:
+    """Return the bar of a share of requests within their targets, which are written 98.20%."""
+    if not text.endswith("%") or text.endswith(" %"):
+        return None
+    share = float(text.removesuffix("%")) / 100
+    return Bar(share, f"{text} within targets", met=share >= WITHIN)
 
 
 def _layer_accelerators(names: Sequence[str], means: FloatArray) -> list[tuple[str, list[float]]]:

@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Self
 
@@ -96,8 +97,10 @@ def to_stairs(steps: Steps, end: float) -> Steps:
     ]
 
 
-def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> str:
-    """Return panels in rows of so many columns as an SVG document."""
+def arrange_panels(
+    panels: Sequence[str], columns: int, style: str = STYLE, zoom: float = 1.0
+) -> str:
+    """Return panels in rows of so many columns as an SVG document, `zoom` times their size."""
     width, height = columns * WIDTH, ceil(len(panels) / columns) * HEIGHT
     placed = "\n".join(
         f'<g transform="translate({n % columns * WIDTH:g} {n // columns * HEIGHT:g})">'
@@ -106,7 +109,7 @@ def arrange_panels(panels: Sequence[str], columns: int, style: str = STYLE) -> s
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
-        f' width="{width:g}" height="{height:g}">\n<style>{style}</style>\n'
+        f' width="{width * zoom:g}" height="{height * zoom:g}">\n<style>{style}</style>\n'
         f'<rect width="100%" height="100%" fill="#fff"/>\n{placed}\n</svg>\n'
     )
 
@@ -118,7 +121,9 @@ LETTER, LINE_HEIGHT, ABOVE, BELOW = 7.2, 15.0, 8.0, 19.0
 
 DECIMALS = 3  # of the numbers that the browser tells of a point
 RADIUS = 4.0  # of a point [px]
-NAME_PLACES = 8  # how many lines above and below a point its name may be
+PIECES = 20  # of a part of a line, whose ends names do not hide
+NAME_PLACES = 8  # how many lines above and below a point its name may be, where all have one
+NEAR_PLACES = 2  # the same where only some have: a name far from its point would be another one's
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +172,23 @@ def draw_lines(
     lines: Sequence[tuple[str, Points]],
     words: str,
     marks: Sequence[Named] = (),
-    named: Container[str] = (),
+    named: Container[str] | None = (),
     band: Sequence[tuple[float, float]] = (),
 ) -> Chart:
     """Return lines, each with its class in the style sheet, and points, some with their names.
 
-    `band` has the corners of an area behind them.
+    `named`: as in `draw_dots`; `band`: the corners of an area behind the lines.
     """
     area = [frame.area(band)] if band else []
-    drawn = (frame.line(points, kind) for kind, points in lines)
-    return _build_chart((*area, *drawn, *draw_dots(frame, marks, named)), frame, words)
+    placed = [(kind, [*points]) for kind, points in lines]
+    drawn = (frame.line(points, kind) for kind, points in placed)
+    passed = [
+        (x + step / PIECES * (to_x - x), y + step / PIECES * (to_y - y))
+        for _, points in placed
+        for (x, y), (to_x, to_y) in pairwise(points)
+        for step in range(PIECES + 1)
+    ]
+    return _build_chart((*area, *drawn, *draw_dots(frame, marks, named, passed)), frame, words)
 
 
 def draw_stack(
@@ -204,26 +216,7 @@ def draw_front(frame: Frame, points: Sequence[Named], words: str) -> Chart:
     A point beats another if it is not further to the right and not lower, and is not the same.
     """
     front = [(point.x, point.y) for point in find_front(points)]
-    return _build_chart((frame.line(front, "bound"), *draw_dots(frame, points)), frame, words)
-
-
-def draw_agreement(
-    frame: Frame, points: Sequence[Named], named: Container[str], words: str
-) -> Chart:
-    """Return points, the names of some, and a dashed line where both values are the same."""
-    end = min(frame.x_most, frame.y_most)
-    line = frame.line([(0.0, 0.0), (end, end)], "bound")
-    return _build_chart((line, *draw_dots(frame, points, named)), frame, words)
-
-
-def draw_limit(frame: Frame, points: Sequence[Named], limit: float, words: str) -> Chart:
-    """Return points, the names of the best ones, and a dashed line at the most that they may be.
-
-    No other point is both further to the left and lower than one of the best.
-    """
-    line = frame.line([(0.0, limit), (frame.x_most, limit)], "bound")
-    best = {point.name for point in find_low_front(points)}
-    return _build_chart((line, *draw_dots(frame, points, best)), frame, words)
+    return draw_lines(frame, [("bound", front)], words, points, None)
 
 
 def find_front(points: Sequence[Named]) -> list[Named]:
@@ -242,15 +235,24 @@ def find_low_front(points: Sequence[Named]) -> list[Named]:
 
 
 def draw_dots(
-    frame: Frame, points: Sequence[Named], named: Container[str] | None = None
+    frame: Frame,
+    points: Sequence[Named],
+    named: Container[str] | None = None,
+    passed: Points = (),
 ) -> Iterator[str]:
     """Yield points with their names, where these hide nothing.
 
     Without `named` all have names, above them if there is room; otherwise these have, below them.
-    Of the others, and where there is no room, the browser tells it.
+    Of the others, and where there is no room, the browser tells it. `passed` are points that
+    lines go through, which names hide only where there is no other place.
     """
+
+    def enclose(x: float, y: float, radius: float = RADIUS) -> Box:
+        return Box(x - radius, y - radius, x + radius, y + radius)
+
     places = [frame.place(point.x, point.y) for point in points]
-    taken = [Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places]
+    taken = [enclose(*place) for place in places]
+    lines = [enclose(*frame.place(*point), radius=1.0) for point in passed]
     for point, (x, y) in sorted(
         zip(points, places, strict=True), key=lambda item: (-item[0].y, item[0].x)
     ):
@@ -261,15 +263,20 @@ def draw_dots(
         )
         if named is not None and point.name not in named:
             continue
-        anchor = "end" if x > WIDTH / 2 else "start"
-        boxes = [
-            _place_name(x, low, point.name, anchor)
+        sides = ("start", "end") if named is None and x <= WIDTH / 2 else ("end", "start")
+        placed = (
+            (_place_name(x, low, point.name, side), side)
             for low in _list_name_lines(y, above=named is None)
+            for side in sides
+        )
+        free = [
+            (box, side)
+            for box, side in placed
+            if box.left >= LEFT and box.right <= WIDTH and not any(map(box.overlaps, taken))
         ]
-        inside = (b for b in boxes if b.left >= LEFT and b.right <= WIDTH)
-        box = next((b for b in inside if not any(map(b.overlaps, taken))), None)
-        if box is None:
+        if not free:
             continue
+        box, anchor = min(free, key=lambda place: any(map(place[0].overlaps, lines)))
         taken.append(box)
         yield (
             f'<text class="label" x="{x:.1f}" y="{box.bottom:.1f}" text-anchor="{anchor}">'
@@ -279,8 +286,9 @@ def draw_dots(
 
 def _list_name_lines(y: float, *, above: bool) -> list[float]:
     """Where the name of a point may stand inside the axes, the best place first."""
-    up = [y - ABOVE - LINE_HEIGHT * step for step in range(NAME_PLACES)]
-    down = [y + BELOW + LINE_HEIGHT * step for step in range(NAME_PLACES)]
+    steps = range(NAME_PLACES if above else NEAR_PLACES)
+    up = [y - ABOVE - LINE_HEIGHT * step for step in steps]
+    down = [y + BELOW + LINE_HEIGHT * step for step in steps]
     tried = [low for pair in zip(up, down, strict=True) for low in (pair if above else pair[::-1])]
     inside = [low for low in tried if TOP + LINE_HEIGHT <= low <= HEIGHT - BOTTOM]
     return inside or tried

@@ -50,18 +50,11 @@ LONG_NUMBER = re.compile(rf"{BEFORE}[+-]?(?:\d{{5,}}(?:\.\d+)?|\d{{4}}\.\d+|\d{{
 NUMBER = re.compile(rf"{BEFORE}[+-]?\d{{4,}}(?:\.\d+)?{AFTER}")
 
 
-def render_fleet(page: Mapping[str, object]) -> str:
-    """Return the page of a fleet as one HTML file; `page` has what its template names."""
-    return _render("fleet.html", page)
+def render_file(template: str, page: Mapping[str, object]) -> str:
+    """Return a page as one HTML file, whose policy allows its own style sheet and nothing else.
 
-
-def render_replay(page: Mapping[str, object]) -> str:
-    """Return the page of a replay as one HTML file; `page` has what its template names."""
-    return _render("replay.html", page)
-
-
-def _render(template: str, page: object) -> str:
-    """Return a page; its content security policy allows its own style sheet and nothing else."""
+    `template`: fleet.html or replay.html; `page` has what it names.
+    """
     style = (files(__package__) / "templates/style.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
     trusted = Markup(style)  # noqa: S704 - our file

@@ -386,7 +386,7 @@ def report(  # noqa: PLR0913 - an argument for each option
     less than they need, it names the smallest changes that would serve them.
     """
     from inferno_operator.cli.report import build_fleet_page
-    from inferno_operator.pages.html import render_fleet
+    from inferno_operator.pages.html import render_file
     from inferno_optimizer.explain.changes import parse_change
     from inferno_optimizer.optimize import optimize
     from inferno_optimizer.wire.what_if import apply_changes
@@ -399,7 +399,7 @@ def report(  # noqa: PLR0913 - an argument for each option
         solution = optimize(system)
         tell("looking for what would serve all")
         page = build_fleet_page(f"Plan for {len(system.servers)} servers", system, solution, money)
-    write(html, render_fleet(page))
+    write(html, render_file("fleet.html", page))
     options.refuse(solution, checks)
 
 
@@ -853,10 +853,10 @@ def replay(  # noqa: PLR0913 - an argument for each option
         )
     if html is not None:
         from inferno_operator.cli.report import build_replay_page
-        from inferno_operator.pages.html import render_replay
+        from inferno_operator.pages.html import render_file
 
         page = build_replay_page(f"Replay of {load.origin}", scenario, replayed, money)
-        write(html, render_replay(page))
+        write(html, render_file("replay.html", page))
 
 
 @app.command(

@@ -16,8 +16,14 @@ DEAREST = 5.0
 """Cost of what is drawn at most, as a multiple of the least."""
 
 STYLE = f"""\
-{charts.STYLE} .dot {{ fill: #2266aa }} .label {{ font-size: 9px }}
-.bound {{ stroke: #c33; fill: none; stroke-dasharray: 4 3 }}"""
+{charts.STYLE} .dot {{ fill: #2266aa }} .label {{ font-size: 10px }}
+.bound {{ stroke: #c33; fill: none; stroke-dasharray: 4 3 }} svg {{ max-width: 100%; height: auto }}
+@media (prefers-color-scheme: dark) {{
+svg {{ background: #10151c }} rect {{ fill: #10151c }} text {{ fill: #d5dbe3 }}
+.axis {{ stroke: #6b7684 }} .dot {{ fill: #6cb0ff }} .bound {{ stroke: #ff8a80 }} }}"""
+
+ZOOM = 2.0
+"""Size of the picture, as a multiple of a panel; a narrow window makes it smaller."""
 
 UNPRICED = "-"
 
@@ -111,7 +117,7 @@ def draw_sizing(sizing: SizeResult, money: Money) -> str:
     points = [point for point in points if point.y <= DEAREST * least]
     frame = Frame(
         f"{sizing.request.name}: cost and ITL",
-        "ITL [ms]",
+        "ITL [ms]; dashed: nothing else is both cheaper and faster",
         f"{money.unit}/hour",
         MARGIN * max(point.x for point in points),
         MARGIN * max(point.y for point in points),
@@ -119,4 +125,4 @@ def draw_sizing(sizing: SizeResult, money: Money) -> str:
     best = charts.find_low_front(points)
     line = frame.line([(point.x, point.y) for point in best], "bound")
     dots = charts.draw_dots(frame, points, {point.name for point in best})
-    return charts.arrange_panels(["\n".join((*frame.axes(), line, *dots))], 1, STYLE)
+    return charts.arrange_panels(["\n".join((*frame.axes(), line, *dots))], 1, STYLE, ZOOM)

@@ -1,6 +1,7 @@
 """The page of a replay: what it shows, what it never does, and how large it is."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 
 from inferno_operator.cli.replay import Replayed, replay_policies
 from inferno_operator.cli.report import build_replay_page
-from inferno_operator.pages.html import render_replay
+from inferno_operator.cli.tables.html import Cell, Table
+from inferno_operator.pages.html import render_file
 from inferno_optimizer.replay.plant import LeadTime
 from inferno_optimizer.replay.replay import Scenario
 from tests.unit.optimizer.replay.fleets import fleet, trace
@@ -41,40 +43,51 @@ def page(scenario: Scenario, found: list[Replayed]) -> Page:
 
 
 def test_a_policy_has_what_its_account_says(page: Page, found: list[Replayed]) -> None:
-    for section, one in zip(page["policies"], found, strict=True):
-        account = one.account
-        assert section["name"] == one.policy
-        assert float(section["cost"]) == pytest.approx(account.total_cost / account.hours, abs=0.01)
-        assert section["within"] == pytest.approx(account.attainment)
-        html = render_replay(page)
-        assert section["cost"] in html
-        assert f"{100 * section['within']:.2f} %" in html
+    html = render_file("replay.html", page)
+    for row, section, one in zip(page["totals"].rows, page["policies"], found, strict=True):
+        account, cells = one.account, rows_by_heading(page["totals"], row)
+        assert cells["POLICY"] == section["name"] == one.policy
+        assert float(cells["COST"]) == pytest.approx(account.total_cost / account.hours, abs=0.01)
+        assert cells["WITHIN TARGETS"] == f"{account.attainment:.2%}"
+        assert cells["COST"] in html
+        assert cells["WITHIN TARGETS"] in html
+        (bar,) = (cell.bar for cell in row if cell.bar)
+        assert bar.share == pytest.approx(account.attainment, abs=1e-4)
+        assert bar.met == (account.attainment >= 0.95)
+
+
+def rows_by_heading(table: Table, row: Sequence[Cell]) -> dict[str, str]:
+    """The texts of a row by the headings of their columns."""
+    return {head.text: cell.text for head, cell in zip(table.headings, row, strict=True)}
 
 
 def test_the_worst_time_says_what_was_decided_and_why_it_was_too_little(page: Page) -> None:
     hpa, _ = page["policies"]
 
-    worst = hpa["worst"][0]
-    assert (worst["begin"], worst["server"]) == ("0:05:00", "s0")
-    assert re.fullmatch(r"replicas \d+ to \d+ at 0:\d\d:00|replicas \d+ from .*", worst["decided"])
-    assert re.search("starting|could be served|no cards", worst["cause"])
-    assert len(hpa["worst"]) <= 10
+    worst = rows_by_heading(hpa["worst"], hpa["worst"].rows[0])
+    decided = worst["DECIDED BEFORE"]
+    assert (worst["FROM"], worst["SERVER"]) == ("0:05:00", "s0")
+    assert re.fullmatch(r"replicas \d+ to \d+ at 0:\d\d:00|replicas \d+ from .*", decided)
+    assert re.search("starting|could be served|no cards", worst["CAUSE"])
+    assert len(hpa["worst"].rows) <= 10
 
 
 def test_the_page_of_the_same_replays_is_the_same(
     scenario: Scenario, found: list[Replayed], page: Page
 ) -> None:
-    assert render_replay(build_replay_page("Replay", scenario, found)) == render_replay(page)
+    assert render_file("replay.html", build_replay_page("Replay", scenario, found)) == render_file(
+        "replay.html", page
+    )
 
 
 def test_the_name_of_a_long_file_breaks_between_its_folders(page: Page) -> None:
-    html = render_replay({**page, "title": "Replay of samples/traces/a.csv"})
+    html = render_file("replay.html", {**page, "title": "Replay of samples/traces/a.csv"})
 
     assert "<h1>Replay of samples/<wbr>traces/<wbr>a.csv</h1>" in html
 
 
 def test_the_page_loads_nothing_and_runs_nothing(page: Page) -> None:
-    html = render_replay({**page, "title": "<script>alert('x')</script>"})
+    html = render_file("replay.html", {**page, "title": "<script>alert('x')</script>"})
 
     pattern = r"(?:src|href|action)=|url\(|@import|https?:|<script| style=| on\w+="
     assert re.findall(pattern, html) == []
@@ -87,7 +100,7 @@ def test_a_long_replay_of_many_policies_is_a_small_page() -> None:
     shown = Scenario(of, of, trace(rates.tolist()), LeadTime(120.0))
     (one,) = replay_policies(shown, ["hpa"], lambda _: None)
 
-    html = render_replay(build_replay_page("Replay", shown, [one] * 12))
+    html = render_file("replay.html", build_replay_page("Replay", shown, [one] * 12))
 
     assert len(html.encode()) < LARGEST
 

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from inferno_operator.cli.inferno.main import app
 from inferno_operator.cli.offline.system import read_system
 from inferno_operator.cli.report import EXPLAINED, build_fleet_page
-from inferno_operator.pages.html import render_fleet
+from inferno_operator.pages.html import render_file
 from inferno_optimizer.optimize import optimize
+from inferno_optimizer.solution import Reason
 from inferno_optimizer.system import System
 from inferno_optimizer.wire.codec import decode_system
 from tests.generate import fleet
@@ -31,12 +32,12 @@ def small() -> System:
 
 def html_of(system: System) -> str:
     """Optimize, and return the page."""
-    return render_fleet(build_fleet_page("Plan", system, optimize(system)))
+    return render_file("fleet.html", build_fleet_page("Plan", system, optimize(system)))
 
 
 def test_the_page_shows_each_server_with_its_plan_and_the_total_cost(small: System) -> None:
     solution = optimize(small)
-    html = render_fleet(build_fleet_page("Plan", small, solution))
+    html = render_file("fleet.html", build_fleet_page("Plan", small, solution)).replace("\xa0", " ")
     for server in small.servers:
         assert server.name in html
     for allocation in solution.allocations.values():
@@ -68,15 +69,16 @@ def test_the_page_loads_nothing_and_runs_nothing(small: System) -> None:
 def test_servers_that_get_less_are_shown_with_what_would_serve_them(small: System) -> None:
     scarce = replace(small.options, unlimited=False)
     none = replace(small, capacity=dict.fromkeys(small.capacity, 1), options=scarce)
-    page = build_fleet_page("Plan", none, optimize(none))
+    solution = optimize(none)
+    page = build_fleet_page("Plan", none, solution)
     assert page["shortfalls"]
     assert len(page["shortfalls"]) + page["more_shortfalls"] == sum(
-        not s["served"] for s in page["servers"]
+        decision.reason is not Reason.ALLOCATED for decision in solution.decisions
     )
     assert len(page["shortfalls"]) <= EXPLAINED
     assert any(shortfall["remedies"] for shortfall in page["shortfalls"])
     for shortfall in page["shortfalls"]:
-        assert shortfall["server"] in render_fleet(page)
+        assert shortfall["server"] in render_file("fleet.html", page)
 
 
 def test_a_page_of_a_thousand_servers_is_small() -> None:

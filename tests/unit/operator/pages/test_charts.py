@@ -17,7 +17,6 @@ from inferno_operator.pages.charts import (
     Named,
     Timeline,
     draw_front,
-    draw_limit,
     draw_lines,
     draw_stack,
     find_front,
@@ -66,7 +65,7 @@ def test_names_of_points_hide_neither_each_other_nor_points(
 
     for chart in (
         draw_front(FRAME, points, "points"),
-        draw_limit(FRAME, points, 5.0, "points"),
+        draw_lines(FRAME, [], "points", points, set("abc")),
     ):
         names = names_in(chart.svg)
         dots = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', chart.svg)
@@ -74,6 +73,25 @@ def test_names_of_points_hide_neither_each_other_nor_points(
         assert all(apart(one, other) for one, other in combinations(names, 2))
         assert all(apart(name, dot) for name, dot in product(names, boxes))
         assert all(top >= TOP - 10 and bottom <= HEIGHT - BOTTOM for _, top, _, bottom in names)
+
+
+def test_a_name_is_beside_its_point_where_others_have_none() -> None:
+    others = [Named("", 0.1 * n, 0.5 * m) for n in range(21) for m in range(1, 8)]
+
+    svg = draw_lines(FRAME, [], "points", [*others, Named("best", 1.0, 0.5)], {"best"}).svg
+
+    assert names_in(svg) == []  # where there is room it would look like the name of another one
+
+
+@pytest.mark.parametrize("slope", [1.0, -1.0])
+def test_a_name_is_beside_the_curve_that_its_point_is_on(slope: float) -> None:
+    ends = [(x, 5.0 + slope * (5.0 * x - 5.0)) for x in (0.0, 2.0)]
+
+    chart = draw_lines(FRAME, [("line", ends)], "", [Named("now", 1.0, 5.0)], {"now"})
+
+    (name,) = names_in(chart.svg)
+    passed = [FRAME.place(0.01 * n, 5.0 + slope * (0.05 * n - 5.0)) for n in range(201)]
+    assert all(apart(name, (x, y, x, y)) for x, y in passed)
 
 
 def test_a_name_without_room_is_left_to_the_browser() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from urllib.parse import parse_qsl
@@ -40,12 +39,18 @@ from inferno_operator.cli.kubectl.choices import (
 )
 from inferno_operator.cli.kubectl.console.data import SeenLeader, view_data
 from inferno_operator.cli.kubectl.console.fleet import view_capacity, view_fleet
-from inferno_operator.cli.kubectl.console.history import MOST_OBJECTS, PlanLoads, view_history
 from inferno_operator.cli.kubectl.console.html import PageQuery, Pages, read_static_file
 from inferno_operator.cli.kubectl.console.models import view_model, view_models
 from inferno_operator.cli.kubectl.console.news import News
-from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings
-from inferno_operator.cli.kubectl.console.plans import view_next_plan, view_plan, view_plans
+from inferno_operator.cli.kubectl.console.page import ConsolePage, ConsoleSettings, SeenNamespace
+from inferno_operator.cli.kubectl.console.plans import (
+    MOST_OBJECTS,
+    PlanLoads,
+    view_history,
+    view_next_plan,
+    view_plan,
+    view_plans,
+)
 from inferno_operator.cli.kubectl.console.server import SeenEvents, view_server
 from inferno_operator.cli.tables.table import format_csv, order_rows
 from inferno_operator.resources import Server
@@ -152,15 +157,15 @@ def create_pages(
     """
     console = _Console(session, forms, news, settings, namespaces)
     pages = {
-        "/": console.fleet,
+        "/": console.view(console.view_fleet),
         "/next": console.next_plan,
         "/plans": console.plans,
         "/plans/{name}": console.plan,
         "/servers/{name}": console.server,
-        "/capacity": console.capacity,
-        "/models": console.models,
-        "/models/{name}": console.model,
-        "/history": console.history,
+        "/capacity": console.view(view_capacity),
+        "/models": console.view(view_models),
+        "/models/{name}": console.view(view_model),
+        "/history": console.view(view_history),
         "/data": console.data,
     }
     routes = [
@@ -206,73 +211,63 @@ class _Console:
 
         return answer
 
-    async def fleet(self, _: Request) -> ConsolePage:
-        objects = await self._objects()
+    def view(self, view: Callable[..., ConsolePage]) -> Callable[[Request], Awaitable[ConsolePage]]:
+        """Return what makes a page of all objects; the address may name what it is about."""
 
-        def build() -> ConsolePage:
-            past = self._past.loads(sort_plans(objects)) if len(objects) <= MOST_OBJECTS else ()
-            return view_fleet(objects, self._namespace, datetime.now(UTC), self._money, past)
+        async def build(request: Request) -> ConsolePage:
+            return await asyncio.to_thread(view, await self._see(), **request.path_params)
 
-        return await asyncio.to_thread(build)
+        return build
+
+    def view_fleet(self, seen: SeenNamespace) -> ConsolePage:
+        """Return the first page; loads over time are left out where they would be too many."""
+        is_large = len(seen.objects) > MOST_OBJECTS
+        return view_fleet(seen, () if is_large else self._past.loads(sort_plans(seen.objects)))
 
     async def next_plan(self, request: Request) -> ConsolePage:
-        changes, objects = read_changes(request), await self._objects()
-        outcome = await self._decide(objects, request, changes)
-        without = await self._decide(objects, request, ()) if changes else None
-        return await asyncio.to_thread(
-            view_next_plan, objects, outcome, changes, self._money, without
-        )
+        changes, seen = read_changes(request), await self._see()
+        outcome = await self._decide(seen, request, changes)
+        without = await self._decide(seen, request, ()) if changes else None
+        return await asyncio.to_thread(view_next_plan, seen, outcome, changes, without)
 
     async def plans(self, _: Request) -> ConsolePage:
-        return view_plans(await self._session.plans(), datetime.now(UTC), self._money)
+        return view_plans(self._as_seen(await self._session.plans()))
 
     async def plan(self, request: Request) -> ConsolePage:
         name, other = request.path_params["name"], request.query_params.get("with", "")
         objects = list(await self._session.plans())
         with suppress(RejectedError):  # some people may see Plans only
             objects += [o for o in await self._objects() if o.kind is Server]
-        return await asyncio.to_thread(
-            view_plan, objects, self._namespace, name, other, self._money
-        )
+        return await asyncio.to_thread(view_plan, self._as_seen(objects), name, other)
 
     async def server(self, request: Request) -> ConsolePage:
-        name, objects = request.path_params["name"], await self._objects()
-        found = choose_server(objects, self._namespace, name)
+        name, seen = request.path_params["name"], await self._see()
+        found = choose_server(seen.objects, seen.name, name)
         try:
             events = SeenEvents(await self._session.events(Server, found.metadata.name))
         except RejectedError as error:
             events = SeenEvents(refusal=str(error))
-        outcome = await self._decide(objects, request, ())
+        outcome = await self._decide(seen, request, ())
 
         def build() -> ConsolePage:
-            past, now = self._past.loads(sort_plans(objects)), datetime.now(UTC)
-            page = partial(view_server, objects, outcome, self._namespace, name, now, self._money)
-            return page(past=past, events=events)
+            past = self._past.loads(sort_plans(seen.objects))
+            return view_server(seen, outcome, name, past=past, events=events)
 
         return await asyncio.to_thread(build)
 
-    async def capacity(self, _: Request) -> ConsolePage:
-        objects = await self._objects()
-        return await asyncio.to_thread(view_capacity, objects, datetime.now(UTC), self._money)
-
-    async def models(self, _: Request) -> ConsolePage:
-        return await asyncio.to_thread(view_models, await self._objects(), self._money)
-
-    async def model(self, request: Request) -> ConsolePage:
-        name, objects, now = request.path_params["name"], await self._objects(), datetime.now(UTC)
-        return await asyncio.to_thread(view_model, objects, self._namespace, name, now, self._money)
-
-    async def history(self, _: Request) -> ConsolePage:
-        objects = await self._objects()
-        return await asyncio.to_thread(view_history, objects, datetime.now(UTC), self._money)
-
     async def data(self, _: Request) -> ConsolePage:
-        objects = await self._objects()
+        seen = await self._see()
         try:
             leader = SeenLeader(await self._session.leader(self._operator_namespace))
         except (GoneError, RejectedError) as error:
             leader = SeenLeader(unknown=str(error))
-        return await asyncio.to_thread(view_data, objects, datetime.now(UTC), leader)
+        return await asyncio.to_thread(view_data, seen, leader)
+
+    async def _see(self) -> SeenNamespace:
+        return self._as_seen(await self._objects())
+
+    def _as_seen(self, objects: Sequence[Observation]) -> SeenNamespace:
+        return SeenNamespace(objects, self._namespace, datetime.now(UTC), self._money)
 
     async def answer(self, request: Request) -> Response:
         """Answer a Plan as its form says, if it is still the one that was shown."""
@@ -319,12 +314,12 @@ class _Console:
         return HTMLResponse(self._pages.render_problem("There is no such page", NO_PAGE), status)
 
     async def _decide(
-        self, seen: Sequence[Observation], request: Request, changes: Sequence[str]
+        self, seen: SeenNamespace, request: Request, changes: Sequence[str]
     ) -> DryRun:
         """Decide as the operator would now; one page at a time computes it."""
         name = request.query_params.get("optimizer")
         async with self._one_solve:
-            return await asyncio.to_thread(decide, seen, self._namespace, name, changes, SOLVE_S)
+            return await asyncio.to_thread(decide, seen.objects, seen.name, name, changes, SOLVE_S)
 
 
 def read_changes(request: Request) -> Sequence[str]:

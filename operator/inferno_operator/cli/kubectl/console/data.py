@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import get_args
 
-from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage
+from inferno_operator.cli.kubectl.console.page import NO_SERVERS, ConsolePage, SeenNamespace
 from inferno_operator.cli.tables.measurement import (
     ServerMeasurement,
     describe_measurements,
@@ -21,7 +21,7 @@ from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Optimizer, Resource, Server
 from inferno_operator.resources.conditions import OPTIMIZED
 from inferno_operator.resources.measurement import USABLE, Quality
-from inferno_operator.resources.observation import Observation, only, readable
+from inferno_operator.resources.observation import only, readable
 from inferno_operator.runtime.leader_election import Lease
 
 # After so many times its time a plan or the renewal of a Lease is overdue: clocks differ.
@@ -51,11 +51,9 @@ class SeenLeader:
         }
 
 
-def view_data(
-    observations: Sequence[Observation], now: datetime, leader: SeenLeader
-) -> ConsolePage:
+def view_data(seen: SeenNamespace, leader: SeenLeader) -> ConsolePage:
     """What is measured of each Server, its quality and age, and where it comes from."""
-    resources = readable(observations)
+    resources, now = readable(seen.objects), seen.now
     measurements = sorted(list_reported(resources), key=lambda item: item.server.metadata.name)
     rows = [
         _describe_prometheus([item for item in measurements if item.server.spec.measure], now),
@@ -64,7 +62,7 @@ def view_data(
     ]
     unreadable = sorted(
         (o.reference.key.name, f"InvalidSpec: {o.problem}")
-        for o in observations
+        for o in seen.objects
         if o.kind is Server and o.resource is None
     )
     return ConsolePage(

@@ -1,21 +1,25 @@
 """The objects of a namespace -> its first page, and the page of its cards."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from inferno_operator.cli.kubectl.choices import sort_plans
-from inferno_operator.cli.kubectl.console.history import PastLoads, list_loads
 from inferno_operator.cli.kubectl.console.page import (
     NO_SERVERS,
     ConsolePage,
-    PageLink,
-    PageNotice,
-    Trend,
+    Note,
+    SeenNamespace,
 )
-from inferno_operator.cli.kubectl.console.plans import build_current_gap_figure
-from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.kubectl.console.plans import (
+    PastLoads,
+    build_current_gap_figure,
+    list_loads,
+)
+from inferno_operator.cli.options import Money
+from inferno_operator.cli.tables.html import Trend
 from inferno_operator.cli.tables.plans import summarize
 from inferno_operator.cli.tables.servers import (
     CardUse,
@@ -33,26 +37,23 @@ from inferno_operator.cli.tables.servers import (
     warn_of_excess,
 )
 from inferno_operator.cli.tables.solution import warn_of_single_replicas
-from inferno_operator.cli.tables.table import Part, TextTable
-from inferno_operator.pages.charts import Chart, Frame, Timeline, draw_lines, to_stairs
+from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age, group_notes
+from inferno_operator.pages.charts import to_stairs
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan
 from inferno_operator.resources.observation import Observation
 
-ABOVE = 1.1  # height of an axis, where the highest value is 1
-TRIED_CARDS = (1, 4)  # how many more cards a link tries
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
+NO_CARDS = "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
 
 
-def view_capacity(
-    observations: Sequence[Observation], now: datetime, money: Money = CENTS
-) -> ConsolePage:
-    """The cards by type: there, in use, planned, held; and what was planned over time."""
-    cards = build_overview(observations).cards
-    plans = [plan for plan in reversed(sort_plans(observations)) if plan.status.took_effect]
+def view_capacity(seen: SeenNamespace) -> ConsolePage:
+    """The cards by type: there, in use, held; planned now and over time."""
+    cards = build_overview(seen.objects).cards
+    plans = [plan for plan in reversed(sort_plans(seen.objects)) if plan.status.took_effect]
     return ConsolePage(
         title="Cards by type",
-        parts=tuple(_describe_cards(cards, money)),
+        parts=(*tabulate_cards(cards, seen.money),),
         document=lambda: {
             "capacity": [item.to_json() for item in cards],
             "plans": [
@@ -65,15 +66,7 @@ def view_capacity(
             ],
         },
         figures=tuple(_list_card_figures(cards)),
-        charts=tuple(_draw_cards(cards, plans, now)),
-        links=[
-            PageLink(
-                f"/next?{urlencode({'set': f'capacity.{item.type}+={more}'})}",
-                f"{more} more {item.type}",
-            )
-            for item in cards
-            for more in TRIED_CARDS
-        ],
+        trend=partial(_find_cards_over_time, plans, seen.now),
     )
 
 
@@ -82,73 +75,63 @@ def _list_card_figures(cards: Sequence[CardUse]) -> Iterator[KeyFigure]:
     running = sum(item.running for item in cards)
     yield KeyFigure("In use", str(running), "by the Servers of this namespace")
     if all(item.planned is None for item in cards):
-        yield KeyFigure("Planned", "-", "no plan was made yet")
         return
     full = sum(bool(item.planned) and item.used + item.held >= item.available for item in cards)
     yield KeyFigure("Planned", str(sum(item.used for item in cards)), "by the last plan")
-    held = sum(item.held for item in cards)
-    yield KeyFigure("Held", str(held), "by Servers without a decision")
+    if held := sum(item.held for item in cards):
+        yield KeyFigure("Held", str(held), "by Servers without a decision")
     yield KeyFigure("Types without a free card", str(full), "by the last plan")
 
 
-def _describe_cards(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
+def tabulate_cards(cards: Sequence[CardUse], money: Money) -> Iterator[Part]:
+    """Yield the cards by type, and of which more are in use than there are."""
     if not cards:
-        yield "No cards: there is no Capacity, and no Server that runs. Apply a Capacity."
+        yield NO_CARDS
         return
-    rows = []
-    for item in cards:
-        used, held = item.plan_cells()
-        found = item.counted
-        counts = ["-"] * (len(COUNTED) + 1)
-        if found:
-            counts = [*(str(getattr(found, name.lower())) for name in COUNTED), found.bound_by]
-        rows.append(
-            (
-                item.type,
-                f"{item.running}/{item.available}",
-                f"{used}/{item.available}" if item.planned else used,
-                held,
-                item.worth_cell(money),
-                *counts,
-            )
-        )
-    headings = ("CARDS", ">IN USE/THERE", ">PLANNED/THERE", ">HELD", ">ONE MORE CARD")
-    table = TextTable((*headings, *(f">{name}" for name in COUNTED), "LIMITED BY"), rows)
-    are_counted = any(item.counted for item in cards)
-    yield table if are_counted else table.without(*COUNTED, "LIMITED BY")
+    columns: dict[str, Callable[[CardUse], str]] = {
+        "CARDS": lambda item: item.type,
+        ">IN USE/THERE": lambda item: f"{item.running}/{item.available}",
+        ">PLANNED/THERE": lambda item: f"{item.used}/{item.available}" if item.planned else "-",
+        ">HELD": lambda item: item.plan_cells()[1],
+        ">ONE MORE CARD": lambda item: item.worth_cell(money),
+    }
+    if any(item.counted for item in cards):
+        for name in COUNTED:
+            columns[f">{name}"] = partial(_format_count, name.lower())
+        columns["LIMITED BY"] = partial(_format_count, "bound_by")
+    yield TextTable.of(cards, columns)
     yield from warn_of_excess(cards)
 
 
-def _draw_cards(cards: Sequence[CardUse], plans: Sequence[Plan], now: datetime) -> Iterator[Chart]:
-    """Yield what the Plans that took effect gave of each type, beside what is there now."""
+def _format_count(name: str, item: CardUse) -> str:
+    return str(getattr(item.counted, name, "-"))
+
+
+def _find_cards_over_time(plans: Sequence[Plan], now: datetime, kind: str) -> Trend | None:
+    """Return what the Plans that took effect gave of a type, the oldest first, until now."""
     born = [(plan, moment) for plan in plans if (moment := plan.metadata.creation_timestamp)]
-    line = Timeline.of((moment for _, moment in born), now)
-    for item in cards if born else ():
-        given = [
-            (line.at(moment), float(sum(c.count for c in used if c.type == item.type)))
-            for plan, moment in born
-            for used in [plan.spec.totals.cards]
-        ]
-        most = max(item.available, *(count for _, count in given), 1)
-        frame = Frame(item.type, line.label, "cards", line.end, most * ABOVE, whole=True)
-        available = [(0.0, float(item.available)), (line.end, float(item.available))]
-        words = f"{item.type}: {given[-1][1]:g} by the last Plan that took effect; dashed:"
-        lines = (("bound", available), ("line", to_stairs(given, line.end)))
-        yield draw_lines(frame, lines, f"{words} {item.available} are there now")
+    if not born:
+        return None
+    counts = [sum(c.count for c in plan.spec.totals.cards if c.type == kind) for plan, _ in born]
+    times = [moment.timestamp() for _, moment in born]
+    begin = f"{born[0][1]:%Y-%m-%d %H:%M} UTC"
+    words = f"given by Plans since {begin}: from {min(counts)} to {max(counts)}, now {counts[-1]}"
+    return Trend(to_stairs([*zip(times, counts, strict=True)], now.timestamp()), words)
 
 
-def view_fleet(
-    observations: Sequence[Observation],
-    namespace: str,
-    now: datetime,
-    money: Money = CENTS,
-    past: Sequence[PastLoads] = (),
-) -> ConsolePage:
-    """The Servers now, their targets and the cards; what waits, and how good the plan is."""
-    seen = build_overview(observations)
+def view_fleet(namespace: SeenNamespace, past: Sequence[PastLoads] = ()) -> ConsolePage:
+    """What is wrong, what waits, the Servers with their targets, and the cards."""
+    objects, now, money = namespace.objects, namespace.now, namespace.money
+    seen = build_overview(objects)
     specs = {view.name: view.spec for view in seen.servers if view.spec}
-    waiting = [plan for plan in sort_plans(observations) if plan.status.phase == "Proposed"]
-    totals = [_sum_class(name, views) for name, views in _group_by_class(seen.servers).items()]
+    waiting = [plan for plan in sort_plans(objects) if plan.status.phase == "Proposed"]
+    wrong = seen.with_servers(view for view in seen.servers if view.has_problem)
+    others = seen.with_servers(view for view in seen.servers if not view.has_problem)
+    by_class: dict[str, list[ServerView]] = {}
+    for view in sorted(seen.servers, key=lambda view: view.priority):
+        if view.spec:
+            by_class.setdefault(view.spec.service_class, []).append(view)
+    totals = [_sum_class(name, views) for name, views in by_class.items()]
     replicas = (
         count_replicas(spec.current_alloc, spec.desired_alloc or spec.current_alloc)
         for spec in specs.values()
@@ -164,10 +147,19 @@ def view_fleet(
         return Trend([(time.timestamp(), rate) for time, rate in loads], words)
 
     return ConsolePage(
-        title=f"Servers in {namespace}",
+        title=f"Servers in {namespace.name}",
+        lead=_describe_fleet(seen, now) if seen.servers else "",
+        troubles=(
+            *filter(None, map(describe_failure, seen.optimizers)),
+            *group_notes(
+                (v.name, "a target is missed now") for v in seen.servers if v.misses_target
+            ),
+            *list_notes(wrong),
+        ),
         parts=(
             tabulate_servers(seen.servers, money) if seen.servers else NO_SERVERS,
-            *describe_totals(seen, now, money, failures=False),  # they stand above all numbers
+            *(tabulate_cards(seen.cards, money) if seen.cards else ()),
+            *describe_totals(replace(seen, servers=(), cards=()), now, money, failures=False),
         ),
         document=lambda: {
             **encode_overview(seen),
@@ -181,16 +173,29 @@ def view_fleet(
                 for at in past
             ],
         },
-        figures=tuple(_list_figures(seen, observations, money)),
+        figures=tuple(_list_figures(seen, objects, money)),
         notice=_choose_notice(seen, waiting, money),
-        trouble="; ".join(filter(None, map(describe_failure, seen.optimizers))),
         before=(
             *([_tabulate_classes(totals, money)] if totals else ()),
             *warn_of_single_replicas(replicas, money),
-            *list_notes(seen),
+            *list_notes(replace(others, troubles=())),
         ),
         trend=draw_trend,
     )
+
+
+def _describe_fleet(seen: Overview, now: datetime) -> str:
+    used, there = (sum(getattr(c, name) for c in seen.cards) for name in ("running", "available"))
+    last, planned = find_latest_optimization(seen.optimizers), "no plan was made yet"
+    if last:
+        planned = f"the last plan is {format_age(last.time, now)} old"
+    elif not seen.optimizers:
+        planned = "nothing plans for them: apply an Optimizer"
+    return f"{_count_servers(seen)}; cards in use: {used} of {there}; {planned}."
+
+
+def _count_servers(seen: Overview) -> str:
+    return "1 Server" if len(seen.servers) == 1 else f"{len(seen.servers)} Servers"
 
 
 def _list_figures(
@@ -207,16 +212,8 @@ def _list_figures(
     servers, known = len(seen.servers), [view for view in seen.servers if view.is_known]
     missed = sum(view.misses_target for view in known)
     known_of = "for all" if len(known) == servers else f"for {len(known)}"
-    total = f"of {servers} Servers (latency known {known_of})"
+    total = f"of {_count_servers(seen)} (latency known {known_of})"
     yield KeyFigure("Miss a target now", str(missed), total)
-
-
-def _group_by_class(views: Sequence[ServerView]) -> Mapping[str, Sequence[ServerView]]:
-    by_class: dict[str, list[ServerView]] = {}
-    for view in sorted(views, key=lambda view: view.priority):
-        if view.spec:
-            by_class.setdefault(view.spec.service_class, []).append(view)
-    return by_class
 
 
 def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
@@ -235,28 +232,24 @@ def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:
 
 
 def _tabulate_classes(totals: Sequence[dict[str, Any]], money: Money) -> TextTable:
-    rows = [
-        (
-            str(of["name"]),
-            str(of["priority"]),
-            str(of["servers"]),
-            f"{of['missed']} of {of['known']}",
-            f"{of['load']:g}",
-            money.amount(of["cost"]),
-        )
-        for of in totals
-    ]
-    headings = ("CLASS", ">PRIORITY", ">SERVERS", ">MISS A TARGET", ">LOAD", ">COST")
-    return TextTable(headings, rows)
+    columns: Columns[dict[str, Any]] = {
+        "CLASS": lambda of: str(of["name"]),
+        ">PRIORITY": lambda of: str(of["priority"]),
+        ">SERVERS": lambda of: str(of["servers"]),
+        ">MISS A TARGET": lambda of: f"{of['missed']} of {of['known']}",
+        ">LOAD": lambda of: f"{of['load']:g}",
+        ">COST": lambda of: money.amount(of["cost"]),
+    }
+    return TextTable.of(totals, columns)
 
 
-def _choose_notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> PageNotice | None:
+def _choose_notice(seen: Overview, waiting: Sequence[Plan], money: Money) -> Note | None:
     """Choose the newest Plan that waits, or the way to the next one if it can be computed."""
     if not waiting:
         text, action = "No Plan waits for approval.", "Compute the next plan"
-        return PageNotice(text, "/next", action) if seen.servers and seen.optimizers else None
+        return Note(text, "/next", action) if seen.servers and seen.optimizers else None
     newest, others = waiting[0], len(waiting) - 1
     more = f" {others} more wait." if others else ""
     name = newest.metadata.name
     text = f"{name} waits for approval: {summarize(newest, money)}.{more}"
-    return PageNotice(text, f"/plans/{name}", "Look at it and decide")
+    return Note(text, f"/plans/{name}", "Look at it and decide")

@@ -1,42 +1,36 @@
 """Pages as HTML: addresses sort, filter and page tables, rows link to what they are about."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from urllib.parse import quote, urlencode
 
-import yaml
-
-from inferno_operator.cli.kubectl.console.page import ConsolePage, Trend, no_trend
+from inferno_operator.cli.kubectl.console.page import ConsolePage, Note
 from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.tables.html import (
+    NOTHING,
+    Excerpt,
+    Table,
+    Trend,
+    build_table,
+    drop_empty_columns,
+    no_trend,
+)
 from inferno_operator.cli.tables.table import (
     Part,
     RowOrder,
     TextTable,
     find_main_table,
-    name_of,
     order_rows,
-    style_of,
 )
 from inferno_operator.pages.html import build_environment
 
 # The package with the templates and the style sheet that all pages share.
 PAGES = "inferno_operator.pages"
 
-# What columns mean, by the first column of their table (ANY: of all tables) and their name.
-MEANINGS: Mapping[str, Mapping[str, str]] = yaml.safe_load(
-    (files(__package__) / "templates/meanings.yaml").read_text(encoding="utf-8")
-)
-
-# What names end with that have their unit in them, as terminals show no second line.
-MILLISECONDS = " MS"
-
 # What commands print of a change that would serve a Server, with the option that tries it.
 REMEDY = re.compile(r"- (?P<words>.+): --set (?P<change>\S+)")
-
-# A value and the most that it may be, in a column such as ITL/SLO.
-OF_MOST = re.compile(r"(\d+(?:\.\d+)?)/(\d+(?:\.\d+)?)")
 
 # What the names in a column of a table lead to.
 LINKS = {"SERVER": "/servers/", "PLAN": "/plans/", "MODEL": "/models/"}
@@ -53,49 +47,8 @@ NAVIGATION = (
 
 NAMESPACES = "/namespaces"  # the page to choose a namespace, where people of several come
 
-# Units of columns of numbers, by the last word of their names.
-UNITS = {
-    **dict.fromkeys(("LOAD", "RATE"), "requests/min"),
-    **dict.fromkeys(("ITL", "TTFT", "WAIT", "ITL/SLO", "TTFT/SLO", "WAIT/SLO", "STEP"), "ms"),
-    **dict.fromkeys(("IN", "OUT"), "tokens"),
-}
-
-# Columns of costs, by the last word of their names.
-COSTS = ("COST", "CHANGE", "SCORE", "PRICE", "CARD")
-
-NOTES_SHOWN = 5  # lines of text in a row that are shown at once
-LONG = 28  # cells with more characters may have several lines, names without a space, too
 ROWS = 200  # rows of the main table that are shown at once
-ROWS_BESIDE = 30  # most rows of any other table that are shown before somebody wants to see them
-
-SPARK_WIDTH, SPARK_HEIGHT = 100.0, 20.0  # size of a load over time, in units of its own
-LARGEST_SHARE = 9.99  # largest share that is written; it stands for all that are larger
-
-# The load over time of what a row is about, by the name in its first column.
-TrendOf = Callable[[str], Trend | None]
-
-
-def list_meanings(table: TextTable) -> Sequence[tuple[str, str]]:
-    """Return the columns of a table that need words, with these, in their order."""
-    names = [name_of(heading).removesuffix(MILLISECONDS) for heading in table.headings]
-    meanings = {**MEANINGS["ANY"], **MEANINGS.get(names[0], {})}
-    return [(name, meanings[name]) for name in names if name in meanings]
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A line of text; of a remedy, the address of the page that shows the plan with it."""
-
-    text: str
-    address: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """Lines of text, and others that are shown when somebody wants to see them."""
-
-    shown: Sequence[Note]
-    more: Sequence[Note]
+ONE_MORE = ">ONE MORE CARD"  # a column that leads to the plan with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +81,6 @@ class PageQuery:
         text = self.get("from")
         return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
 
-    @property
-    def all_rows(self) -> str:
-        """The query that shows the rows that the words left out, too."""
-        return self.address(q="", **{"from": ""})
-
     def order_of(self, column: str) -> str:
         """Return how the rows are sorted by a column, in the words of HTML; "" if they are not."""
         if column != self.get("sort"):
@@ -145,74 +93,8 @@ class PageQuery:
         return self.address(sort=column, order="falling" if again else "", **{"from": ""})
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """How much of the most that it may be a value is."""
-
-    share: float
-    words: str
-
-    @property
-    def met(self) -> bool:
-        return self.share <= 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Spark:
-    """A line of `SPARK_WIDTH` by `SPARK_HEIGHT`, as the points of SVG."""
-
-    points: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    text: str
-    number: bool
-    style: str = ""
-    link: str = ""
-    bar: _Bar | None = None
-    unit: str = ""
-    spark: _Spark | None = None
-    order: str = ""
-
-    @property
-    def kind(self) -> str:
-        """Classes in the style sheet."""
-        is_long = not self.number and len(self.text) > LONG
-        words = ("words" if " " in self.text else "name") if is_long else ""
-        return " ".join(filter(None, ("number" if self.number else "", words, self.style)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Excerpt:
-    """Which rows are shown of a table that has more, and where the others are."""
-
-    first: int
-    last: int
-    count: int
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table with the links that sort it, and what its columns mean."""
-
-    headings: Sequence[_Cell]
-    rows: Sequence[Sequence[_Cell]]
-    meanings: Sequence[tuple[str, str]]
-    excerpt: _Excerpt | None = None
-
-    @property
-    def count(self) -> int:
-        """Rows, also those that other pages of it have."""
-        return self.excerpt.count if self.excerpt else len(self.rows)
-
-    @property
-    def is_folded(self) -> bool:
-        """Whether it is a long one beside the main table, which would hide what comes after it."""
-        return not self.headings[0].link and len(self.rows) > ROWS_BESIDE
+# Values over time of what a row is about, by the name in its first column.
+TrendOf = Callable[[str], Trend | None]
 
 
 class Pages:
@@ -226,7 +108,7 @@ class Pages:
         namespaces: str = "",
     ) -> None:
         self._namespace = namespace
-        self._units = {**UNITS, **dict.fromkeys(COSTS, money.rate)}
+        self._money = money
         self._environment = build_environment(__package__, PAGES)
         self._environment.globals["form_token"] = form_token
         self._environment.globals["namespaces"] = namespaces
@@ -244,6 +126,8 @@ class Pages:
             namespace=self._namespace,
             navigation=NAVIGATION,
             count=len(unfiltered.rows) if unfiltered else 0,
+            figures=page.figures if unfiltered else (),
+            troubles=list(map(Note, page.troubles)),
             before=list(self._build_parts(page.before, None, query, page.trend)),
             parts=list(self._build_parts(parts, find_main_table(parts), query, page.trend)),
         )
@@ -260,89 +144,59 @@ class Pages:
 
         With `changes` that do not work there is the form to correct them.
         """
-        page = ConsolePage(title, (advice,), dict, changes=changes, trouble=text)
+        page = ConsolePage(title, (advice,), dict, changes=changes, troubles=(text,))
         return self.render(page, path, PageQuery())
 
     def _build_parts(
         self, parts: Sequence[Part], main: TextTable | None, query: PageQuery, trend: TrendOf
-    ) -> Iterator[_Table | Notes]:
+    ) -> Iterator[Table | list[Note]]:
         notes = list[Note]()
         for part in (*parts, None):
             if isinstance(part, str):
                 remedy = REMEDY.fullmatch(part)
                 if remedy:
                     address = "/next?" + urlencode({"set": remedy["change"]})
-                    notes.append(Note(remedy["words"], address))
+                    notes.append(Note(remedy["words"], address, "see the plan with it"))
                 elif part:
                     notes.append(Note(part))
                 continue
             if notes:
-                yield Notes(notes[:NOTES_SHOWN], notes[NOTES_SHOWN:])
+                yield notes
             notes = []
             if part is not None and part is main:
                 yield self._build_table(part, query, trend)
             elif part is not None:
-                yield self._build_table(part, None, no_trend)
+                yield self._build_table(part, None)
 
-    def _build_table(self, table: TextTable, query: PageQuery | None, trend: TrendOf) -> _Table:
-        headings, excerpt = [], None
-        for heading in table.headings:
-            name, is_number = name_of(heading), heading.startswith(">")
-            title = name.removesuffix(MILLISECONDS)
-            unit = self._units.get(name.split()[-1], "") if is_number else ""
-            headings.append(
-                _Cell(
-                    title,
-                    is_number,
-                    link=query.sorted_by(name) if query else "",
-                    unit=unit if title == name else "ms",
-                    order=query.order_of(name) if query else "",
-                )
-            )
-        rows, count = table.rows, len(table.rows)
-        if query and count > ROWS:
+    def _build_table(
+        self, table: TextTable, query: PageQuery | None, trend: TrendOf = no_trend
+    ) -> Table:
+        """Build a table; the main one has links that sort it, and not all rows at once."""
+        table = drop_empty_columns(table, ONE_MORE)
+        if query is None:
+            return build_table(table, self._money, link=_find_address)
+        count, excerpt = len(table.rows), None
+        if count > ROWS:
             first = min(query.first_row, count - 1)
             last = min(first + ROWS, count)
             before = query.address(**{"from": str(max(first - ROWS, 0))}) if first else ""
             after = query.address(**{"from": str(last)}) if last < count else ""
-            excerpt, rows = _Excerpt(first, last, count, before, after), rows[first:last]
-        cells = []
-        for row in rows:
-            found = trend(row[0])
-            pairs = zip(table.headings, row, strict=True)
-            cells.append([_build_cell(heading, text, found) for heading, text in pairs])
-        return _Table(headings, cells, list_meanings(table), excerpt)
+            excerpt = Excerpt(first, last, count, before, after)
+            table = replace(table, rows=table.rows[first:last])
+        built = build_table(table, self._money, trend=trend, link=_find_address)
+        headings = [
+            replace(cell, link=query.sorted_by(cell.key), order=query.order_of(cell.key))
+            for cell in built.headings
+        ]
+        return replace(built, headings=headings, excerpt=excerpt)
 
 
-def _build_cell(heading: str, text: str, trend: Trend | None) -> _Cell:
-    base = LINKS.get(heading) if text else None
-    bar, numbers = None, OF_MOST.fullmatch(text) if "/" in heading else None
-    if numbers and float(numbers[2]):
-        share = float(numbers[1]) / float(numbers[2])
-        bar = _Bar(share, f"{100 * min(share, LARGEST_SHARE):.0f} % of {numbers[2]}")
-    return _Cell(
-        text,
-        heading.startswith(">"),
-        style_of(text),
-        base + quote(text, safe="") if base else "",
-        bar,
-        UNITS.get(text, "") if heading == "QUANTITY" else "",
-        _draw_spark(trend) if heading == ">LOAD" and trend else None,
-    )
-
-
-def _draw_spark(trend: Trend) -> _Spark | None:
-    """Place points from left to right between the first time and the last, from 0 upwards."""
-    if len(trend.points) < 2:  # noqa: PLR2004 - a line has two points
-        return None
-    start, end = trend.points[0][0], trend.points[-1][0]
-    most = max(value for _, value in trend.points) or 1.0
-    across, up = SPARK_WIDTH / (end - start or 1.0), (SPARK_HEIGHT - 2) / most
-    points = (
-        f"{across * (time - start):.1f},{SPARK_HEIGHT - 1 - up * value:.1f}"
-        for time, value in trend.points
-    )
-    return _Spark(" ".join(points), trend.words)
+def _find_address(heading: str, text: str, row: str) -> str:
+    """Return the page of what a cell names, or of the plan with one more card."""
+    if heading == ONE_MORE:
+        return "/next?" + urlencode({"set": f"capacity.{row}+=1"})
+    base = LINKS.get(heading) if text not in NOTHING else None
+    return base + quote(text, safe="") if base else ""
 
 
 def render_namespaces(namespace: str, refusal: str = "") -> str:

@@ -1,14 +1,14 @@
 """The objects of a namespace -> the pages of its Models: what each does where, and what runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from statistics import median
+from typing import NamedTuple
 
 from inferno_operator.cli.kubectl.choices import choose_model
-from inferno_operator.cli.kubectl.console.page import ConsolePage
-from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
+from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.servers import (
     build_catalogue,
     describe_conditions,
@@ -18,7 +18,7 @@ from inferno_operator.cli.tables.servers import (
 )
 from inferno_operator.cli.tables.table import Part, TextTable, format_age, format_number
 from inferno_operator.controllers.planning.conversions import price_current
-from inferno_operator.pages.charts import Chart, Frame, Named, draw_agreement, draw_lines
+from inferno_operator.pages.charts import Chart, Frame, Named, draw_lines
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import (
     CalibratedData,
@@ -46,10 +46,10 @@ DATA_IN_USE = {
 Line = tuple[float, float]
 
 
-def view_models(observations: Sequence[Observation], money: Money = CENTS) -> ConsolePage:
+def view_models(seen: SeenNamespace) -> ConsolePage:
     """All Models: where they may run, whether they are calibrated, and what runs."""
-    models = sorted(only(Model, readable(observations)), key=lambda model: model.metadata.name)
-    priced = _list_priced_servers(observations, build_catalogue(observations))
+    models = sorted(only(Model, readable(seen.objects)), key=lambda model: model.metadata.name)
+    priced = _list_priced_servers(seen.objects, build_catalogue(seen.objects))
     rows = []
     for model in models:
         servers = [server for server in priced if server.spec.model == model.spec.name]
@@ -63,7 +63,7 @@ def view_models(observations: Sequence[Observation], money: Money = CENTS) -> Co
                 calibrated.reason if calibrated else "-",
                 str(len(servers)),
                 str(_count_replicas(servers)),
-                money.amount(_sum_costs(servers)),
+                seen.money.amount(_sum_costs(servers)),
             )
         )
     headings = ("MODEL", "NAME", ">ACCELERATORS", "CALIBRATE", "CALIBRATED")
@@ -76,23 +76,18 @@ def view_models(observations: Sequence[Observation], money: Money = CENTS) -> Co
     )
 
 
-def view_model(
-    observations: Sequence[Observation],
-    namespace: str,
-    name: str,
-    now: datetime,
-    money: Money = CENTS,
-) -> ConsolePage:
+def view_model(seen: SeenNamespace, name: str) -> ConsolePage:
     """What a Model does on each accelerator, where the numbers come from, and what runs."""
-    model = choose_model(observations, namespace, name)
-    catalogue = build_catalogue(observations)
-    priced = _list_priced_servers(observations, catalogue)
+    model = choose_model(seen.objects, seen.name, name)
+    catalogue = build_catalogue(seen.objects)
+    priced = _list_priced_servers(seen.objects, catalogue)
     servers = [server for server in priced if server.spec.model == model.spec.name]
     usable = [data for data in model.status.calibration if data.decode_parms or data.step_parms]
+    money = seen.money
     cost_now = f"{money.amount(_sum_costs(servers))} {money.rate} now"
     return ConsolePage(
         title=f"Model {model.metadata.name}",
-        parts=tuple(_describe_model(model, servers, catalogue, now, money)),
+        parts=tuple(_describe_model(model, servers, catalogue, seen.now, money)),
         document=lambda: {"model": model.to_json(), "servers": [s.to_json() for s in servers]},
         figures=(
             KeyFigure("Accelerators", str(len(model.spec.data)), "with performance data"),
@@ -215,8 +210,7 @@ def _find_step_line(data: PerformanceData, tokens: int) -> Line:
     return data.alpha or 0.0, data.beta or 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredReplica:
+class MeasuredReplica(NamedTuple):
     """The mean replica of a Server: its batch [requests], its input tokens, its latencies [ms]."""
 
     server: str
@@ -331,7 +325,7 @@ def draw_agreements(servers: Sequence[Server]) -> Iterator[Chart]:
             f"{title} predicted and measured, Servers: {len(points)}; dashed: both the same;"
             f" the median difference is {median(map(_measure_error, points)):.0%}"
         )
-        yield draw_agreement(frame, points, farthest, words)
+        yield draw_lines(frame, [("bound", [(0.0, 0.0), (end, end)])], words, points, farthest)
 
 
 def _measure_error(point: Named) -> float:

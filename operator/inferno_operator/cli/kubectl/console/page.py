@@ -1,12 +1,15 @@
 """A page as a value: tables, charts and numbers, which HTML, CSV and JSON are made from."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.tables.html import Trend, no_trend
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.html import KeyFigure
+from inferno_operator.resources.observation import Observation
 
 OPERATOR_NAMESPACE = "inferno-system"  # where the installation guides put the operator
 
@@ -23,6 +26,16 @@ class ConsoleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenNamespace:
+    """What pages are made of: the objects of a namespace now, and the unit of costs."""
+
+    objects: Sequence[Observation]
+    name: str
+    now: datetime
+    money: Money = CENTS
+
+
+@dataclass(frozen=True, slots=True)
 class PlanForm:
     """A Plan that a person may answer; `refusal` says why it cannot be approved.
 
@@ -36,39 +49,12 @@ class PlanForm:
 
 
 @dataclass(frozen=True, slots=True)
-class PageLink:
-    """The address of a page in the console, and what it shows."""
-
-    address: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class PageNotice:
-    """What a person should know first, and the page on which to go on; `action` is its button."""
+class Note:
+    """A line of text, and the page on which to go on, if there is one; `action` is its link."""
 
     text: str
-    address: str
-    action: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """Values over time, from times [s] that grow; `words` say what they show."""
-
-    points: Sequence[tuple[float, float]]
-    words: str
-
-
-def without_columns(parts: Iterable[Part], *columns: str) -> Iterator[Part]:
-    """Yield parts without some columns of their tables, for which a page has no room."""
-    for part in parts:
-        yield part if isinstance(part, str) else part.without(*columns)
-
-
-def no_trend(_: str) -> Trend | None:
-    """Nothing is known over time."""
-    return None
+    address: str = ""
+    action: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +64,12 @@ class ConsolePage:
     `title`: what the page is about; `parts`: tables and lines; `document`: the same as JSON,
     computed when it is asked for; `figures`: the numbers that it begins with; `form`: what a
     person can say to a Plan; `changes`: the changes that it was computed with; None where none
-    can be tried; `charts`: pictures above the tables; `links`: pages that answer what a person
-    may ask next; `others`: what this may be compared with, by name; `notice`: what a person
-    should know first; `trouble`: what is wrong, which stands above all numbers; "" if nothing
-    is; `state`: where that is which the page is about; "" if it is nowhere on a way; `before`:
-    Tables and lines above the main table, which nobody sorts or filters; `trend`: the load over
-    time of what a row of the main table is about, by its name.
+    can be tried; `charts`: pictures above the tables; `others`: what this may be compared with,
+    by name; `lead`: the sentence below the title; `troubles`: what is wrong, which stands above
+    all numbers; `notice`: what a person can do next; `state`: where that is which the page is
+    about; "" if it is nowhere on a way; `before`: tables and lines above the main table, which
+    nobody sorts or filters; `trend`: values over time of what a row of the main table is about,
+    by its name.
     """
 
     title: str
@@ -93,10 +79,10 @@ class ConsolePage:
     form: PlanForm | None = None
     changes: Sequence[str] | None = None
     charts: Sequence[Chart] = ()
-    links: Sequence[PageLink] = ()
     others: Sequence[str] = ()
-    notice: PageNotice | None = None
-    trouble: str = ""
+    lead: str = ""
+    troubles: Sequence[str] = ()
+    notice: Note | None = None
     state: str = ""
     before: Sequence[Part] = ()
     trend: Callable[[str], Trend | None] = no_trend

@@ -25,10 +25,10 @@ import webbrowser
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -107,13 +107,6 @@ LOOPBACK = "127.0.0.1"
 CLOSE_S = 1  # how long open pages may end what they do [s]
 
 
-class ConsoleAccess(Protocol):
-    """Decides who may ask."""
-
-    def refusal(self, request: Request) -> Response | None:
-        """Return what a request gets that may not do what it asks for; None if it may."""
-
-
 class LocalAccess(Forms):
     """The secrets of one run of the console.
 
@@ -150,27 +143,21 @@ class LocalAccess(Forms):
         return answer
 
 
-class ProxyAccess:
-    """Lets in requests to the address that browsers use, with a token that a proxy shows.
-
-    `host`: the host of that address, with its port if it has one.
-    """
-
-    def __init__(self, host: str) -> None:
-        self._hosts = (host,)
-
-    def refusal(self, request: Request) -> Response | None:
-        """Return what a request gets that may not do what it asks for; None if it may."""
-        if refusal := refuse_strangers(request, self._hosts, "https"):
-            return refusal
-        return None if read_bearer(request) else reply(HTTPStatus.UNAUTHORIZED, NO_BEARER)
+def refuse_unproxied(host: str, request: Request) -> Response | None:
+    """Return what a request gets without the host of browsers, or a token that a proxy shows."""
+    if refusal := refuse_strangers(request, (host,), "https"):
+        return refusal
+    return None if read_bearer(request) else reply(HTTPStatus.UNAUTHORIZED, NO_BEARER)
 
 
 class Guarded:
-    """An application for those who may ask, with the headers that all answers have."""
+    """An application with the headers that all answers have, for those who may ask.
 
-    def __init__(self, app: ASGIApp, access: ConsoleAccess) -> None:
-        self._app, self._access = app, access
+    `refuse` returns what a request gets that may not do what it asks for; None if it may.
+    """
+
+    def __init__(self, app: ASGIApp, refuse: Callable[[Request], Response | None]) -> None:
+        self._app, self._refuse = app, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it."""
@@ -182,7 +169,7 @@ class Guarded:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        refusal = self._access.refusal(Request(scope))
+        refusal = self._refuse(Request(scope))
         await (refusal or self._app)(scope, receive, with_headers)
 
 
@@ -246,7 +233,7 @@ def create_proxied_console(
         Mount("/", console.pages),
     ]
     host = parts.netloc.lower().removesuffix(":443")  # as browsers write it
-    return Guarded(Starlette(routes=routes), ProxyAccess(host))
+    return Guarded(Starlette(routes=routes), partial(refuse_unproxied, host))
 
 
 class _ProxiedConsole:
@@ -399,7 +386,9 @@ async def serve(
     await session.optimizers()
     with _listen(Listener(LOOPBACK, port)) as listening:
         access, news = LocalAccess(listening.getsockname()[1]), News(session, time.process_time)
-        server = _build_server(Guarded(create_pages(session, access, news, settings), access))
+        server = _build_server(
+            Guarded(create_pages(session, access, news, settings), access.refusal)
+        )
         tell(access.address)
         if browser:
             await asyncio.to_thread(webbrowser.open, access.address)

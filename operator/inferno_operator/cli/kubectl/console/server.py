@@ -7,14 +7,14 @@ from functools import partial
 from math import inf
 
 from inferno_operator.cli.kubectl.choices import DryRun, choose_server, sort_plans
-from inferno_operator.cli.kubectl.console.history import (
+from inferno_operator.cli.kubectl.console.page import ConsolePage, SeenNamespace
+from inferno_operator.cli.kubectl.console.plans import (
     PastLoads,
     PastServer,
     list_latencies,
     list_loads,
 )
-from inferno_operator.cli.kubectl.console.page import ConsolePage, without_columns
-from inferno_operator.cli.options import CENTS, Money
+from inferno_operator.cli.options import Money
 from inferno_operator.cli.tables.measurement import describe_latencies, list_reported
 from inferno_operator.cli.tables.servers import (
     describe_conditions,
@@ -31,15 +31,15 @@ from inferno_operator.pages.charts import (
     Frame,
     Named,
     Timeline,
-    draw_limit,
     draw_lines,
+    find_low_front,
     to_stairs,
 )
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import CalibratedData, Model, Placement, Plan, PlanStep, Server
 from inferno_operator.resources.conditions import READY
 from inferno_operator.resources.objects import Manifest
-from inferno_operator.resources.observation import Observation, only, readable
+from inferno_operator.resources.observation import only, readable
 from inferno_optimizer.explain.load_curve import LoadCurve, load_curve
 from inferno_optimizer.explain.options import Option
 from inferno_optimizer.sizing.cases import Catalogue
@@ -100,39 +100,38 @@ def _encode_latencies(curve: LoadCurve) -> Mapping[str, object]:
     return {name: getattr(curve, f"{name}_ms").tolist() for name in ("itl", "wait", "ttft")}
 
 
-def view_server(  # noqa: PLR0913 - all that is known of a Server
-    observations: Sequence[Observation],
+def view_server(
+    seen: SeenNamespace,
     outcome: DryRun,
-    namespace: str,
     name: str,
-    now: datetime,
-    money: Money = CENTS,
     *,
     past: Sequence[PastLoads] = (),
     events: SeenEvents = NO_EVENTS,
 ) -> ConsolePage:
     """Every option of a Server, what would serve it, its past, what is measured, its conditions."""
-    chosen = choose_server(observations, namespace, name)
+    now, money = seen.now, seen.money
+    chosen = choose_server(seen.objects, seen.name, name)
     system, catalogue = outcome.snapshot.system, Catalogue(outcome.snapshot.system)
     found = explain_decision(system, outcome.solution, chosen.spec.name)
     target = catalogue.target(next(s for s in system.servers if s.name == chosen.spec.name))
-    resources = readable(observations)
+    resources = readable(seen.objects)
     measurements = [item for item in list_reported(resources) if item.server is chosen]
     curve = find_curve(system, chosen, [*only(Model, resources)])
     loads, latencies = list_loads(chosen.spec, past, now), list_latencies(chosen, past)
     changes = [
         (plan, step)
-        for plan in reversed(sort_plans(observations))
+        for plan in reversed(sort_plans(seen.objects))
         if plan.status.took_effect and plan.metadata.creation_timestamp
         for step in plan.spec.steps
         if step.server == chosen.metadata.name
     ]
+    explained = describe_explanation(system, found, money)
     ready = chosen.status.condition(READY)
     is_short = ready is not None and ready.status == "False"
     return ConsolePage(
         title=f"Server {chosen.metadata.name}",
         parts=(
-            *without_columns(describe_explanation(system, found, money), "TYPE", "BATCH"),
+            *(p if isinstance(p, str) else p.without("TYPE", "BATCH") for p in explained),
             *(part for item in measurements for part in describe_latencies(item)),
             *describe_conditions(chosen.status.conditions, now),
             *describe_events(events, now),
@@ -147,7 +146,7 @@ def view_server(  # noqa: PLR0913 - all that is known of a Server
             "events": encode_events(events),
         },
         figures=tuple(_list_figures(chosen, catalogue, money)),
-        trouble=f"{ready.reason}: {ready.message}" if ready and is_short else "",
+        troubles=(f"{ready.reason}: {ready.message}",) if ready and is_short else (),
         charts=(
             *_draw_options(found.options, target, money),
             *(_draw_curves(curve, target, chosen) if curve else ()),
@@ -384,4 +383,5 @@ def _draw_options(options: Sequence[Option], target: Target, money: Money) -> It
                 f"{title} of each accelerator against its cost; labelled: best trade-offs;"
                 f" dashed: the target, {limit:g} ms{left_out}"
             )
-            yield draw_limit(frame, points, limit, words)
+            bound, best = [(0.0, limit), (widest, limit)], find_low_front(points)
+            yield draw_lines(frame, [("bound", bound)], words, points, {p.name for p in best})

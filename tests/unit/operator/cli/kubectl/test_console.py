@@ -81,7 +81,7 @@ def access() -> LocalAccess:
 
 @pytest.fixture
 def browser(access: LocalAccess) -> Browser:
-    return Browser(Guarded(hello, access))
+    return Browser(Guarded(hello, access.refusal))
 
 
 @pytest.fixture
