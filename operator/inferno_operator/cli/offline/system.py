@@ -326,7 +326,11 @@ def _require_manifest(document: Document) -> Mapping[str, object]:
 
     content = document.content
     if not isinstance(content, Mapping) or not content.get("kind"):
-        raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
+        what = {dict: "it has no kind", list: "it is a list"}
+        why = what.get(type(content), "it is text")
+        raise InputError(
+            f"neither a Kubernetes object ({why}) nor SystemData; `inferno sample` prints a fleet"
+        )
     kinds = [resource.kind for resource in SYSTEM_RESOURCES]
     if content["kind"] not in kinds:
         kind = str(content["kind"])

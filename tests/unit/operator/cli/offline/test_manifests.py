@@ -174,11 +174,6 @@ class TestKustomization:
 
         assert "leads back to itself" in refusal(tmp_path)
 
-    def test_a_missing_resource_is_named(self, tmp_path: Path) -> None:
-        (tmp_path / "kustomization.yaml").write_text("resources: [gone.yaml]\n")
-
-        assert refusal(tmp_path) == f"{tmp_path / 'gone.yaml'}: No such file or directory"
-
     def test_what_only_kustomize_can_do_is_left_to_kubectl(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

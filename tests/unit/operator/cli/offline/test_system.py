@@ -197,8 +197,7 @@ def test_a_name_without_an_object_is_no_reason_to_refuse(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("manifests", "message"),
     [
-        (["[]"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
-        (["spec: {}"], "a.yaml:1: neither a Kubernetes object (it has no kind) nor SystemData"),
+        (["[]"], "a.yaml:1: neither a Kubernetes object (it is a list) nor SystemData"),
         (
             [accelerator(cost="4O"), accelerator("b", name="B", cost="2S")],
             "a.yaml:7: Accelerator a: spec.cost must be a valid number, not '4O'; a.yaml:17: Acc",
