@@ -384,7 +384,7 @@ def test_a_name_that_is_missing_is_one_line_for_all_servers_that_have_it(tmp_pat
     told = [line.partition(": ")[2] for line in doubts_of(tmp_path, "---\n".join(texts))]
 
     assert told == [
-        "model 'M' (A): acc: no accelerator is named 'A'; correct it or add one",
+        "there is no accelerator: add A",
         (
             "server 's': class: no service class is named 'Gone'; correct it or add the class; the"
             " same of t, u"
