@@ -227,10 +227,13 @@ def _take_first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].partition("; use sys.")[0]  # Python's advice on digits
 
 
-def refuse_semicolons(header: Sequence[str], origin: str) -> None:
-    """Refuse the table of a spreadsheet that separates columns by semicolons.
+def refuse_separators(header: Sequence[str], origin: str) -> None:
+    """Refuse the table of a spreadsheet that separates columns by semicolons or tabs.
 
-    Raises InputError if the header is one cell that has semicolons.
+    Raises InputError if the header is one cell that has some, and is no comment.
     """
-    if len(header) == 1 and ";" in header[0]:
-        raise InputError(f"{origin}:1: the columns are separated by ';': save them with ','")
+    if len(header) == 1 and not header[0].startswith("#"):
+        for separator, name in ((";", "';'"), ("\t", "tabs")):
+            if separator in header[0]:
+                where = f"{origin}:1: the columns are separated by {name}"
+                raise InputError(f"{where}: save them with ','")
