@@ -35,7 +35,9 @@ from inferno_operator.resources import (
     Server,
     ServiceClass,
 )
+from inferno_operator.resources.caveats import LEAST_BANDWIDTH_GBS, MOST_MEMORY_GB
 from inferno_operator.runtime.files import read_text
+from inferno_optimizer.caveats import LONGEST_STEP, LONGEST_WAIT
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.suggestions import alternatives
@@ -162,6 +164,22 @@ class OwnCard:
             "--tflops": self.tflops,
             "--link": self.link,
         }
+
+
+def list_doubts(load: WantedLoad, card: OwnCard) -> Iterator[str]:
+    """Yield what is hardly meant in its unit, a line each."""
+    for option, limit, most in (
+        ("--ttft", load.ttft_ms, LONGEST_WAIT),
+        ("--itl", load.itl_ms, LONGEST_STEP),
+    ):
+        if limit > most:
+            yield f"{option}: {limit / 1000:g} s is longer than users wait; ms are milliseconds"
+    if card.memory is not None and card.memory > MOST_MEMORY_GB:
+        right = f"if it is in MB, write {card.memory / 1024:.3g}"
+        yield f"--memory: {card.memory:g} GB are more than any card has; {right}"
+    if card.bandwidth is not None and 0 < card.bandwidth < LEAST_BANDWIDTH_GBS:
+        right = f"if it is in TB/s, write {card.bandwidth * 1000:g}"
+        yield f"--bandwidth: {card.bandwidth:g} GB/s are less than any card has; {right}"
 
 
 @dataclass(frozen=True, slots=True)

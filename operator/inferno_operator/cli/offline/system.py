@@ -332,8 +332,8 @@ def _require_manifest(document: Document) -> Mapping[str, object]:
 
     content = document.content
     if not isinstance(content, Mapping) or not content.get("kind"):
-        what = {dict: "it has no kind", list: "it is a list"}
-        why = what.get(type(content), "it is text")
+        whys: dict[type, str] = {dict: "it has no kind", list: "it is a list"}
+        why = whys.get(type(content), "it is text")
         raise InputError(
             f"neither a Kubernetes object ({why}) nor SystemData; `inferno sample` prints a fleet"
         )
@@ -440,7 +440,8 @@ def _list_strange(
 ) -> Iterator[str]:
     """Yield a line for each problem; where there is no object of a kind, one for all its names."""
     problems = list(_leave_out_consequences(problems))
-    parts = [part.accelerator for part in (*system.profiles, *system.roles)]
+    parts = [profile.accelerator for profile in system.profiles]
+    parts += [role.accelerator for role in system.roles]
     running = [part.accelerator for server in system.servers for part in server.current.parts]
     types = [problem.name for problem in problems if problem.reason == Reason.UNKNOWN_CAPACITY]
     kinds = {
