@@ -167,7 +167,7 @@ def view_fleet(
         title=f"Servers in {namespace}",
         parts=(
             tabulate_servers(seen.servers, money) if seen.servers else NO_SERVERS,
-            *describe_totals(seen, now, money, failures=False),  # they stand above all numbers
+            *describe_totals(seen, now, money),
         ),
         document=lambda: {
             **encode_overview(seen),
