@@ -35,7 +35,7 @@ from inferno_operator.resources import (
     Server,
     ServiceClass,
 )
-from inferno_operator.resources.caveats import LEAST_BANDWIDTH_GBS, MOST_MEMORY_GB
+from inferno_operator.resources.caveats import list_absurd_figures
 from inferno_operator.runtime.files import read_text
 from inferno_optimizer.caveats import LONGEST_STEP, LONGEST_WAIT
 from inferno_optimizer.errors import InputError
@@ -174,12 +174,9 @@ def list_doubts(load: WantedLoad, card: OwnCard) -> Iterator[str]:
     ):
         if limit > most:
             yield f"{option}: {limit / 1000:g} s is longer than users wait; ms are milliseconds"
-    if card.memory is not None and card.memory > MOST_MEMORY_GB:
-        right = f"if it is in MB, write {card.memory / 1024:.3g}"
-        yield f"--memory: {card.memory:g} GB are more than any card has; {right}"
-    if card.bandwidth is not None and 0 < card.bandwidth < LEAST_BANDWIDTH_GBS:
-        right = f"if it is in TB/s, write {card.bandwidth * 1000:g}"
-        yield f"--bandwidth: {card.bandwidth:g} GB/s are less than any card has; {right}"
+    options = {"memSize": "--memory", "memBW": "--bandwidth"}
+    for field, message in list_absurd_figures(card.memory or 0, card.bandwidth or 0).items():
+        yield f"{options[field]}: {message}"
 
 
 @dataclass(frozen=True, slots=True)

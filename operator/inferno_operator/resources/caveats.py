@@ -1,7 +1,7 @@
 """Warns of numbers that are valid but hardly meant, and says what they count as; pure."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
@@ -64,14 +64,20 @@ def _of_accelerator(spec: AcceleratorSpec) -> Iterator[Problem]:
     for field, value in (("memSize", spec.mem_size), ("memBW", spec.mem_bw)):
         if value is not None and value < 0:
             yield Problem("accelerator", spec.name, field, f"{value} is negative")
-    if spec.mem_size and spec.mem_size > MOST_MEMORY_GB:
-        right = f"if it is in MB, write {spec.mem_size / 1024:.3g}"
-        message = f"{spec.mem_size} GB are more than any accelerator has; {right}"
-        yield Problem("accelerator", spec.name, "memSize", message, IMPLAUSIBLE)
-    if spec.mem_bw and 0 < spec.mem_bw < LEAST_BANDWIDTH_GBS:
-        right = f"if it is in TB/s, write {spec.mem_bw * 1000}"
-        message = f"{spec.mem_bw} GB/s are less than any accelerator has; {right}"
-        yield Problem("accelerator", spec.name, "memBW", message, IMPLAUSIBLE)
+    for field, message in list_absurd_figures(spec.mem_size or 0, spec.mem_bw or 0).items():
+        yield Problem("accelerator", spec.name, field, message, IMPLAUSIBLE)
+
+
+def list_absurd_figures(memory: float, bandwidth: float) -> Mapping[str, str]:
+    """What is wrong with memory [GB] and bandwidth [GB/s], 0 if unknown; by field of the spec."""
+    found = {}
+    if memory > MOST_MEMORY_GB:
+        right = f"if it is in MB, write {memory / 1024:.3g}"
+        found["memSize"] = f"{memory:g} GB are more than any accelerator has; {right}"
+    if 0 < bandwidth < LEAST_BANDWIDTH_GBS:
+        right = f"if it is in TB/s, write {bandwidth * 1000:g}"
+        found["memBW"] = f"{bandwidth:g} GB/s are less than any accelerator has; {right}"
+    return found
 
 
 def _of_data(model: str, data: PerformanceData) -> Iterator[Problem]:

@@ -385,6 +385,7 @@ def _refuse_invalid(problems: Sequence[Problem], place: Callable[[Problem], str]
 OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 OTHERS_SHOWN = 3  # most objects that a line names beside its own
+CLASSES_COMPARED = 20  # as each is compared with each
 
 # The objects in files, by their kind and name in `Problem`.
 Origins = Mapping[tuple[str, str], Document]
@@ -459,14 +460,16 @@ def _list_strange(
 
 
 def _leave_out_consequences(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield problems, but none of a name that is misspelt or empty where it should be defined."""
+    """Yield problems, but none of what is misspelt or empty where it is defined."""
     problems = list(problems)
-    misspelt = [problem.name for problem in problems if problem.reason == UNKNOWN_TYPE]
-    empty = [p.name for p in problems if (p.kind, p.field) == ("model", "data")]
+    marks: dict[str, list[str]] = {
+        Reason.UNKNOWN_CAPACITY: [f" {p.name}?" for p in problems if p.reason == UNKNOWN_TYPE],
+        Reason.UNKNOWN_MODEL: [
+            f" {cut(p.name)!r}" for p in problems if p.kind == "model" and p.field == "data"
+        ],
+    }
     for problem in problems:
-        names = {Reason.UNKNOWN_CAPACITY: misspelt, Reason.UNKNOWN_MODEL: empty}
-        marks = [f" {name}?" for name in misspelt] + [f" {cut(name)!r}" for name in empty]
-        if not (problem.reason in names and any(mark in problem.message for mark in marks)):
+        if not any(mark in problem.message for mark in marks.get(problem.reason, ())):
             yield problem
 
 
@@ -540,7 +543,7 @@ def _find_reversed_priorities(system: System) -> Iterator[Problem]:
     One is stricter than another if none of its targets of a model that both have is laxer.
     """
     found: list[tuple[ServiceClass, ServiceClass]] = []
-    for strict, lax in permutations(system.classes, 2):
+    for strict, lax in permutations(system.classes[:CLASSES_COMPARED], 2):
         both = strict.targets.keys() & lax.targets.keys()
         pairs = [(_limits(strict.targets[m]), _limits(lax.targets[m])) for m in both]
         is_stricter = all(a <= b for s, x in pairs for a, b in zip(s, x, strict=True))
