@@ -194,9 +194,21 @@ def _read_each(documents: Iterable[Document], read: Callable[[Document], Read]) 
 
 
 def _refuse(errors: Sequence[InputError]) -> None:
-    if len(errors) > 1:
-        raise InvalidObjectsError(errors)
+    """Refuse what has errors; one that more than a few objects have is told once, with a count."""
+    causes: dict[tuple[str, str], list[InputError]] = {}
     for error in errors:
+        _, thing, problem = (*str(error).split(": ", 2), "", "")[:3]
+        cause = thing.partition(" ")[0], NUMBERS_AND_NAMES.sub("", problem)
+        causes.setdefault(cause, []).append(error)
+    told: list[InputError] = []
+    for first, *more in causes.values():
+        if len(more) >= OTHERS_SHOWN:
+            told.append(InputError(f"{first}; and so in {len(more)} more objects"))
+        else:
+            told += (first, *more)
+    if len(told) > 1:
+        raise InvalidObjectsError(told)
+    for error in told:
         raise error
 
 
@@ -381,10 +393,13 @@ def _refuse_invalid(problems: Sequence[Problem], place: Callable[[Problem], str]
     _refuse([InputError(": ".join(filter(None, (place(each), str(each))))) for each in invalid])
 
 
+# What differs between equal errors of several objects.
+NUMBERS_AND_NAMES = re.compile(r"'[^']*'|[-+]?\d[\d.e+-]*")
+
 # Names of objects, but for two dots or a dot and a hyphen side by side.
 OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
-OTHERS_SHOWN = 3  # most objects that a line names beside its own
+OTHERS_SHOWN = 3  # most objects that a line names beside its own, or that have lines of their own
 CLASSES_COMPARED = 20  # as each is compared with each
 
 # The objects in files, by their kind and name in `Problem`.
