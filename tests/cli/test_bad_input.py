@@ -14,22 +14,6 @@ from tests.cli.program import PROGRAM, SAMPLE, SMALL, inferno
 from tests.controlplane.waiting import PATIENCE_S
 from tests.full_disk import room_for
 
-ACCELERATOR = """\
-apiVersion: inferno.platform.ai/v1alpha1
-kind: Accelerator
-metadata: {name: a}
-spec: {name: A, type: T, cost: %s}
-"""
-OPTIMIZER = """\
-apiVersion: inferno.platform.ai/v1alpha1
-kind: Optimizer
-metadata: {name: %s}
-spec:
-  optimize: false
-  data:
-    optimizer: {unlimited: true, heterogeneous: false, milpSolver: false, useCplex: false}
-"""
-
 
 def small(**changes: object) -> str:
     """The small system with other values in the current allocation of its first server."""
@@ -39,21 +23,15 @@ def small(**changes: object) -> str:
 
 
 BAD_FILES = {
-    "malformed.yaml": ("kind: Server\nspec: [\n", "malformed.yaml:3:1: not valid YAML: "),
     "malformed.json": ('{"system": {\n  "serverData": }', "malformed.json:2:17: not valid JSON: "),
-    "empty.yaml": ("", "empty.yaml: is empty"),
-    "empty.json": ("", "empty.json: is empty"),
-    "negative.yaml": (ACCELERATOR % -40, "accelerator 'A': cost: -40 is negative"),
     "negative.json": (
         small(load={"arrivalRate": -1, "avgLength": 10}),
         "server 'Premium-granite-13b': currentAlloc.load.arrivalRate: -1 is negative",
     ),
-    "nan.yaml": (ACCELERATOR % ".nan", "nan.yaml:4: Accelerator a: spec.cost "),
     "nan.json": (
         small(cost=float("nan")),
         "server 'Premium-granite-13b': currentAlloc.cost: expected a finite number, not NaN",
     ),
-    "wrong-type.yaml": (ACCELERATOR % "'40'", "wrong-type.yaml:4: Accelerator a: spec.cost "),
     "wrong-type.json": (
         small(numReplicas="4"),
         "server 'Premium-granite-13b': currentAlloc.numReplicas: expected an integer, not \"4\"",
@@ -62,36 +40,12 @@ BAD_FILES = {
         '{"modelData": {"models": [{"name": "m", "acc": "A", "perfParms": {"alpha": "1"}}]}}',
         "later.json: performance data 'm/A': perfParms.alpha: expected a number, not ",
     ),
-    "unknown-kind.yaml": (
-        "kind: Modell\n",
-        "unknown-kind.yaml:1: no kind is named 'Modell'; did you mean Model? (known: Accelerator, ",
-    ),
-    "repeated.yaml": (
-        ACCELERATOR.replace("cost: %s", "cost: 1, cost: 2"),
-        "repeated.yaml:4:35: not valid YAML: key 'cost' occurs twice in an object",
-    ),
     "repeated.json": ('{"a": 1, "a": 2}', "repeated.json: not valid JSON: key 'a' occurs twice"),
-    "template.yaml": (
-        ACCELERATOR % "{{ .Values.cost }}",
-        "template.yaml:4:32: not valid YAML: it is a template of Helm; render it first: helm ",
-    ),
-    "block.yaml": (f"{{{{- if .Values.x }}}}\n{ACCELERATOR % 1}", "it is a template of Helm"),
-    "no-kind.yaml": ("spec: {}\n", "no-kind.yaml:1: neither a Kubernetes object"),
-    "unknown-field.yaml": (
-        ACCELERATOR.replace("cost", "cots") % 40,
-        "unknown-field.yaml:4: Accelerator a: spec.cots is unknown; did you mean cost?",
-    ),
     "unknown-field.json": (
         small(loda={}),
         "server 'Premium-granite-13b': currentAlloc.loda: is unknown; did you mean load?",
     ),
-    "missing.yaml": (
-        "apiVersion: inferno.platform.ai/v1alpha1\nkind: Server\nmetadata: {name: s}\nspec: {}\n",
-        "Server s: spec.name is missing; spec.class is missing; spec.model is missing",
-    ),
-    "two.yaml": (f"{OPTIMIZER % 'x'}---\n{OPTIMIZER % 'y'}", "several Optimizers, "),
     "garbage.json": ("\x00\x01", "garbage.json:1:1: not valid JSON: "),
-    "garbage.yaml": ("\x00\x01", "garbage.yaml: not valid YAML: "),
 }
 
 
@@ -115,12 +69,6 @@ def test_a_bad_file_is_one_line(name: str, tmp_path: Path) -> None:
     assert_refused(inferno("plan", name, cwd=tmp_path), message)
 
 
-def test_binary_garbage_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "garbage").write_bytes(bytes(range(255, 0, -1)))
-
-    assert_refused(inferno("plan", "garbage", cwd=tmp_path), "garbage:1: not UTF-8 text (byte 1)")
-
-
 def test_each_invalid_object_is_a_line(tmp_path: Path) -> None:
     sample = inferno("sample").stdout
     (tmp_path / "a.yaml").write_bytes(
@@ -136,41 +84,6 @@ def test_each_invalid_object_is_a_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_name_that_no_api_server_takes_is_told(tmp_path: Path) -> None:
-    sample = inferno("sample").stdout
-    (tmp_path / "a.yaml").write_bytes(sample.replace(b"name: g2", b"name: G_2"))
-
-    planned = inferno("plan", "a.yaml", cwd=tmp_path)
-
-    assert planned.returncode == 0
-    assert planned.stderr.decode() == (
-        "warning: a.yaml:14: Accelerator G_2: metadata.name: the API server refuses 'G_2'; "
-        "write 'g-2'\n"
-    )
-
-
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    assert_refused(
-        inferno("plan", "nowhere.yaml", cwd=tmp_path), "nowhere.yaml: No such file or directory"
-    )
-
-
-def test_an_empty_path_is_not_the_current_folder(tmp_path: Path) -> None:
-    (tmp_path / "system.json").write_text(small())
-
-    assert_refused(inferno("plan", "", cwd=tmp_path), "a path is empty")
-
-
-def test_an_empty_folder_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-
-    assert_refused(inferno("plan", "empty", cwd=tmp_path), "empty: no .json, .yaml, .yml file")
-
-
-def test_a_name_with_a_line_break_is_still_one_line(tmp_path: Path) -> None:
-    assert_refused(inferno("plan", "no\nwhere", cwd=tmp_path), "no where: No such file")
-
-
 @pytest.mark.parametrize("stdin", [b"", b"{", b"a: b: c"])
 def test_bad_standard_input_is_one_line(stdin: bytes) -> None:
     assert_refused(inferno("plan", "-", stdin=stdin), "standard input")
@@ -178,14 +91,6 @@ def test_bad_standard_input_is_one_line(stdin: bytes) -> None:
 
 def test_system_data_beside_manifests_is_one_line() -> None:
     assert_refused(inferno("plan", SMALL, SAMPLE), "small.json: SystemData stands alone")
-
-
-def test_the_same_objects_twice_are_one_line() -> None:
-    servers = SAMPLE / "servers.yaml"
-    assert_refused(
-        inferno("plan", servers, servers),
-        f"{servers}:4: Server premium-granite-13b is given twice: name the file once",
-    )
 
 
 @pytest.mark.parametrize(
@@ -278,13 +183,6 @@ def test_an_unknown_condition_is_one_line(condition: str) -> None:
     assert_refused(refused, f"--fail-on {condition}: give unserved, invalid or gap>X")
 
 
-def test_explaining_an_unknown_server_is_one_line_with_the_nearest_name() -> None:
-    assert_refused(
-        inferno("explain", SMALL, "premium-granite-13b"),
-        "no server is named 'premium-granite-13b'; did you mean Premium-granite-13b? (known: ",
-    )
-
-
 @pytest.mark.parametrize("arguments", [["plan"], ["explain", "Premium-granite-13b"]])
 def test_an_unknown_field_is_refused_unless_leniency_is_asked_for(
     arguments: list[str], tmp_path: Path
@@ -305,26 +203,6 @@ def test_an_unknown_field_is_refused_unless_leniency_is_asked_for(
     (warning,) = lenient.stderr.decode().splitlines()
     assert warning.startswith("warning: ")
     assert message in warning
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["plan"],
-        ["explain", "one-path"],
-        ["plan", "a", "--output", "xml"],
-        ["plan", "a", "--time-limit", "soon"],
-        ["plan", "a", "--time-limit", "-1"],
-        ["optimise", "a"],
-        ["--verison"],
-    ],
-)
-def test_wrong_usage_has_status_2_and_says_what_is_wrong(arguments: list[str]) -> None:
-    result = inferno(*arguments)
-
-    assert result.returncode == 2
-    assert b"Error: " in result.stderr
-    assert b"Traceback" not in result.stderr
 
 
 def test_an_interrupt_is_quiet(tmp_path: Path) -> None:

@@ -248,7 +248,6 @@ def test_an_interrupt_ends_all_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("hpaa", "no policy is named 'hpaa'"),
         ("no_such_module:Policy", "policy 'no_such_module:Policy': No module named"),
         ("math:nothing", "policy 'math:nothing': module 'math' has no attribute 'nothing'"),
     ],
@@ -258,32 +257,6 @@ def test_an_unknown_policy_is_refused(name: str, message: str) -> None:
 
     assert done.returncode == 2
     assert message in done.stderr.decode()
-
-
-def test_a_client_that_is_no_server_is_refused_if_others_are(tmp_path: Path) -> None:
-    load = tmp_path / "load.csv"
-    names = ("qwen3-32b", "qwen3-23b")
-    lines = [f"{name},{start},1,10,10" for name in names for start in (0, 60)]
-    load.write_text("\n".join(["client,start_s,rate_per_s,input_mean,output_mean", *lines]))
-
-    done = inferno("replay", EPISODE, "--trace", load, "--policy", "hpa")
-
-    assert done.returncode == 2
-    assert b"load.csv:4: client 'qwen3-23b' is no server of the fleet" in done.stderr
-
-
-def test_a_misspelt_client_is_refused_also_if_no_other_is_a_server(tmp_path: Path) -> None:
-    load = tmp_path / "load.csv"
-    lines = [f"qwen3-32,{start},1,10,10" for start in (0, 60)]
-    load.write_text("\n".join(["client,start_s,rate_per_s,input_mean,output_mean", *lines]))
-
-    done = inferno("replay", EPISODE, "--trace", load, "--policy", "hpa")
-
-    assert done.returncode == 2
-    assert (
-        b"load.csv:2: client 'qwen3-32' is no server of the fleet; did you mean qwen3-32b?"
-        in done.stderr
-    )
 
 
 def test_a_bad_trace_is_one_line_with_status_2(tmp_path: Path) -> None:
@@ -308,18 +281,9 @@ def test_the_floor_is_not_above_the_bound() -> None:
     assert floor["cards"]["H100"]["most"] <= 16
 
 
-@pytest.mark.parametrize("options", [(), ("--trace", LOAD, "--from", "7d"), ("--to", "1h")])
+@pytest.mark.parametrize("options", [("--trace", LOAD, "--from", "7d"), ("--to", "1h")])
 def test_a_replay_has_one_load(options: tuple[str | Path, ...]) -> None:
     done = inferno("replay", EPISODE, "--policy", "hpa", *options)
 
     assert done.returncode == 2
     assert done.stderr.startswith(b"inferno: which load? Give either --trace FILE, or --prometheus")
-
-
-def test_a_past_needs_a_prometheus() -> None:
-    done = inferno("replay", EPISODE, "--policy", "hpa", "--from", "7d")
-
-    assert (done.returncode, done.stderr) == (
-        2,
-        b"inferno: where is Prometheus? Give --prometheus URL\n",
-    )

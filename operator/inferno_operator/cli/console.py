@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from inferno_operator.cli.options import Format
 from inferno_operator.runtime.files import write_bytes
@@ -31,6 +32,22 @@ INTERRUPTED = 130  # exit statuses; after Ctrl-C, by the convention of shells
 
 # Errors of a file that cannot grow: one that has no name is standard output.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Commands(TyperGroup):
+    """The commands of a program, which name a bad value as they name those in files."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - of typer's own click
+        """Run a command; a value that its option refuses is named in the message."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            wanted, found, _ = error.message.partition(", unable to parse")
+            if found or error.message.startswith("Input should "):
+                invalid = error.__cause__.errors()[0]  # type: ignore[union-attr]  # pydantic's
+                must = wanted.replace("Input should ", "must ", 1)
+                error.message = f"{must}, not {invalid['input']!r}"
+            raise
 
 
 def run_app(app: typer.Typer, name: str) -> None:

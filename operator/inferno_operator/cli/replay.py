@@ -30,6 +30,7 @@ from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources import Load, Measure
 from inferno_operator.resources.schema import Number, Part
 from inferno_operator.runtime.files import find_sample
+from inferno_optimizer.caveats import MOST_USE
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, Incident, divide_sums, find_worst_incidents
 from inferno_optimizer.replay.fleet import (
@@ -169,8 +170,10 @@ def build_scenario(
         warn([f"{origin}: no client matches a Server name; {spread} {over}"])
     whole = assign_clients(trace, fleet.servers).scale(load.scale)
     part = whole.between(0.0, load.hours * SECONDS_PER_HOUR) if load.hours else whole
-    warn(_list_hopeless_homes(fleet, part))
+    warn(_list_doubts(fleet, part, origin))
     try:
+        if settings.truth and not truth:
+            raise InputError("has no Model with performance data")  # noqa: TRY301 - told as others
         true = set_parameters(fleet.system, tuple(truth))
     except InputError as error:
         raise InputError(f"{settings.truth}: {error}") from error
@@ -188,16 +191,28 @@ def build_scenario(
     )
 
 
-def _list_hopeless_homes(fleet: ReplayFleet, trace: Trace) -> Iterator[str]:
-    """Yield the servers that cannot meet their targets where they run now."""
+def _list_doubts(fleet: ReplayFleet, trace: Trace, origin: str) -> Iterator[str]:
+    """Yield the servers that cannot meet their targets where they run now.
+
+    And whether all rates are far above what runs carries, as where they have another unit.
+    """
     sized = SizedFleet(fleet).at(trace.lengths.mean(axis=0))
-    for server, home in zip(fleet.servers, enumerate(fleet.home), strict=True):
-        if sized.max_rate[home] <= 0:
+    carried = sized.max_rate[np.arange(len(fleet.servers)), fleet.home]
+    for server, home, rate in zip(fleet.servers, fleet.home, carried, strict=True):
+        if rate <= 0:
             yield (
                 f"server {server.name!r}: its targets are out of reach on"
-                f" {fleet.accelerators[home[1]]}, where it runs now; policies that stay there carry"
+                f" {fleet.accelerators[home]}, where it runs now; policies that stay there carry"
                 " its load and miss its targets"
             )
+    carried *= [server.current.replicas for server in fleet.servers]
+    rates = trace.rate.mean(axis=0)
+    known = (carried > 0) & (rates > 0)
+    if known.any() and (rates > MOST_USE * carried)[known].all():
+        yield (
+            f"{origin}: all rates are above {MOST_USE} times what runs now carries; rates are per"
+            " second: if they are per minute, name their column rate_per_min"
+        )
 
 
 def _list_own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:

@@ -35,7 +35,9 @@ from inferno_operator.resources import (
     Server,
     ServiceClass,
 )
+from inferno_operator.resources.caveats import list_absurd_figures
 from inferno_operator.runtime.files import read_text
+from inferno_optimizer.caveats import LONGEST_STEP, LONGEST_WAIT
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.explain.options import Option, explain
 from inferno_optimizer.suggestions import alternatives
@@ -162,6 +164,19 @@ class OwnCard:
             "--tflops": self.tflops,
             "--link": self.link,
         }
+
+
+def list_doubts(load: WantedLoad, card: OwnCard) -> Iterator[str]:
+    """Yield what is hardly meant in its unit, a line each."""
+    for option, limit, most in (
+        ("--ttft", load.ttft_ms, LONGEST_WAIT),
+        ("--itl", load.itl_ms, LONGEST_STEP),
+    ):
+        if limit > most:
+            yield f"{option}: {limit / 1000:g} s is longer than users wait; ms are milliseconds"
+    options = {"memSize": "--memory", "memBW": "--bandwidth"}
+    for field, message in list_absurd_figures(card.memory or 0, card.bandwidth or 0).items():
+        yield f"{options[field]}: {message}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Warns of numbers that are valid but hardly meant, and says what they count as; pure."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from inferno_operator.resources.model import Model, ModelSpec, PerformanceData
 from inferno_operator.resources.server import Server, ServerSpec
 from inferno_operator.resources.service_class import ServiceClass, ServiceClassSpec
 from inferno_operator.resources.workload_kinds import WORKLOAD_KINDS
-from inferno_optimizer.caveats import cost_problem, priority_problem
+from inferno_optimizer.caveats import IMPLAUSIBLE, cost_problem, priority_problem
 from inferno_optimizer.suggestions import nearest
 from inferno_optimizer.validation import Problem
 
@@ -20,6 +20,18 @@ Name = TypeVar("Name", bound=Hashable)
 
 SMALL_CARD_GBS = 400
 """Bandwidth below which a card may cost a few cents an hour, as an L4 or a T4 [GB/s]."""
+
+MOST_MEMORY_GB = 10_000
+"""Largest plausible memory of an accelerator, which may be a rack of cards."""
+
+LEAST_BANDWIDTH_GBS = 20
+"""Lowest plausible bandwidth of the memory of an accelerator."""
+
+MOST_BATCH = 100_000
+"""Largest plausible batch of a replica [requests]."""
+
+MOST_TOKENS = 10_000_000
+"""Largest plausible mean of the tokens of requests; no context is longer."""
 
 
 def caveats(resource: Resource | None) -> Iterator[Problem]:
@@ -52,6 +64,20 @@ def _of_accelerator(spec: AcceleratorSpec) -> Iterator[Problem]:
     for field, value in (("memSize", spec.mem_size), ("memBW", spec.mem_bw)):
         if value is not None and value < 0:
             yield Problem("accelerator", spec.name, field, f"{value} is negative")
+    for field, message in list_absurd_figures(spec.mem_size or 0, spec.mem_bw or 0).items():
+        yield Problem("accelerator", spec.name, field, message, IMPLAUSIBLE)
+
+
+def list_absurd_figures(memory: float, bandwidth: float) -> Mapping[str, str]:
+    """What is wrong with memory [GB] and bandwidth [GB/s], 0 if unknown; by field of the spec."""
+    found = {}
+    if memory > MOST_MEMORY_GB:
+        right = f"if it is in MB, write {memory / 1024:.3g}"
+        found["memSize"] = f"{memory:g} GB are more than any accelerator has; {right}"
+    if 0 < bandwidth < LEAST_BANDWIDTH_GBS:
+        right = f"if it is in TB/s, write {bandwidth * 1000:g}"
+        found["memBW"] = f"{bandwidth:g} GB/s are less than any accelerator has; {right}"
+    return found
 
 
 def _of_data(model: str, data: PerformanceData) -> Iterator[Problem]:
@@ -62,6 +88,9 @@ def _of_data(model: str, data: PerformanceData) -> Iterator[Problem]:
         if value == 0:
             message = "0 counts as a largest batch of 1; give maxBatchSize and its atTokens"
             yield Problem("model", model, field, message, part=data.acc)
+    if data.max_batch_size > MOST_BATCH:
+        message = f"{data.max_batch_size} requests are more than any replica has in a batch"
+        yield Problem("model", model, "maxBatchSize", message, part=data.acc)
 
 
 def _repeated_data(spec: ModelSpec) -> Iterator[Problem]:
@@ -138,3 +167,12 @@ def _of_server(spec: ServerSpec) -> Iterator[Problem]:
     if load and load.arrival_rate > 0 and not (load.avg_length or load.avg_out_tokens):
         message = f"{load.arrival_rate:g} without tokens counts as no load; give avgOutTokens"
         yield Problem("server", spec.name, "currentAlloc.load.arrivalRate", message)
+    lengths = load and (
+        ("avgLength", load.avg_length),
+        ("avgInTokens", load.avg_in_tokens),
+        ("avgOutTokens", load.avg_out_tokens),
+    )
+    for field, tokens in lengths or ():
+        if tokens and tokens > MOST_TOKENS:
+            message = f"{tokens} tokens are more than any request has; give their mean"
+            yield Problem("server", spec.name, f"currentAlloc.load.{field}", message)

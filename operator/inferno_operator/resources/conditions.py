@@ -35,6 +35,12 @@ NOT_FOUND = "NotFound"
 ABSENT = frozenset({NOT_FOUND, "NoScale", "CRDMissing", "NoModelBooster", "NoBackend", "NoBinding"})
 """Reasons of `Actuated` where there is nothing that the operator could scale."""
 
+NOT_REQUESTED = "NotRequested"
+"""Reason of `Optimized` before anybody asks for the first optimization."""
+
+WAITING = "waiting: kubectl inferno optimize"
+"""What is said where nothing is decided, as nobody has asked for it."""
+
 MAX_MESSAGE = 32768
 """Maximum length of a condition's message [characters]."""
 

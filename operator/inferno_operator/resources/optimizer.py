@@ -215,6 +215,7 @@ class Optimizer(Resource):
     columns: ClassVar[tuple[Column, ...]] = (
         Column("Optimize", ".spec.optimize", "boolean"),
         Column("Done", ".status.done", "boolean"),
+        Column("Optimized", '.status.conditions[?(@.type=="Optimized")].reason'),
         Column("Servers", ".status.lastOptimization.servers", "integer"),
         Column("Allocated", ".status.lastOptimization.allocated", "integer"),
         Column("Cost", ".status.lastOptimization.cost", "number"),

@@ -300,8 +300,13 @@ def _problem(error: ErrorDetails) -> str:
 
 
 def _advice(error: ErrorDetails) -> str:
-    """What to write in place of a text: a word that is like it, or itself without quotes."""
+    """What to write in place of a text: a word that is like it, or itself without quotes.
+
+    In place of a share, where percent are wanted, that many.
+    """
     text = error["input"]
+    if isinstance(text, float) and "percent" in str(error["loc"][-1]).lower() and 0 < text < 1:
+        return f"; write {100 * text:g}"
     if not isinstance(text, str):
         return ""
     if error["type"] in ("literal_error", "enum"):

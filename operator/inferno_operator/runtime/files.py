@@ -8,6 +8,12 @@ from pathlib import Path
 import inferno_operator
 from inferno_optimizer.errors import InputError
 
+NO_TEXT = {
+    b"PK\x03\x04": "is a workbook or another ZIP archive, not text: save the sheet as CSV",
+    b"\x1f\x8b": "is compressed, not text: unpack it first",
+}
+"""What a file is that begins so, and what to do about it."""
+
 
 def read_bytes(file: Path | str, origin: str = "") -> bytes:
     """Read a file.
@@ -49,13 +55,17 @@ def decoded(data: bytes, origin: str) -> str:
     InputError
         It is not UTF-8.
     """
+    for beginning, what in NO_TEXT.items():
+        if data.startswith(beginning):
+            raise InputError(f"{origin}: {what}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data:
             raise InputError(f"{origin}: is UTF-16 text: save it as UTF-8") from error
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{origin}:{line}: not UTF-8 text (byte {error.start + 1})") from error
+        place = f"{origin}:{line}: not UTF-8 text (byte {error.start + 1})"
+        raise InputError(f"{place}: save it as UTF-8") from error
 
 
 def write_bytes(file: Path | str, content: bytes) -> None:

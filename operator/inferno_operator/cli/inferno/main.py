@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from inferno_operator.cli import options
 from inferno_operator.cli.console import (
+    Commands,
     interruptible,
     limit_time,
     run_app,
@@ -38,11 +38,16 @@ if TYPE_CHECKING:
     from inferno_optimizer.system import System
 
 
-class _Commands(TyperGroup):
+OTHER_NAMES = {"optimize": "plan", "what-if": "plan --set", "estimate": "catalogue estimate"}
+"""What people call a command, and what it is; `optimize` is a hidden second name."""
+
+
+class _Commands(Commands):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - of typer's own click
-        """Find a command; what is nearly the hidden second name of `plan` is told the first one."""
-        if args[0] not in self.commands and get_close_matches(args[0], ["optimize"]):
-            ctx.fail(f"No such command {args[0]!r}. Did you mean 'plan'?")
+        """Find a command; what is nearly another name of one is told the name here."""
+        near = get_close_matches(args[0], OTHER_NAMES, 1)
+        if args[0] not in self.commands and near:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean '{OTHER_NAMES[near[0]]}'?")
         return super().resolve_command(ctx, args)
 
 
@@ -183,6 +188,7 @@ def size(  # noqa: PLR0913 - an argument for each option
         SizeRequest,
         WantedLoad,
         gather_groups,
+        list_doubts,
     )
     from inferno_operator.cli.sizing import size as size_model
     from inferno_operator.cli.tables.sizing import describe_sizing, draw_sizing, tabulate_sizing
@@ -196,6 +202,7 @@ def size(  # noqa: PLR0913 - an argument for each option
     )
     hardware = read_hardware()
     own = OwnCard(card, memory, bandwidth, tflops, link, price)
+    warn(list_doubts(load, own))
     groups = gather_groups(hardware, accelerator, cards, own, prices, currency)
     config = read_config(model_config) if model_config else read_models().model(model).config
     request = SizeRequest(model, config, model_config or model, dtype, kv_dtype, load)

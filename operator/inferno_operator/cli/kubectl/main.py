@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from inferno_operator.cli import options
-from inferno_operator.cli.console import interruptible, run_app, run_async, show, warn, working
+from inferno_operator.cli.console import (
+    Commands,
+    interruptible,
+    run_app,
+    run_async,
+    show,
+    warn,
+    working,
+)
 
 if TYPE_CHECKING:
     from inferno_operator.adapters.kubernetes.kubectl import KubectlOptions, Session
@@ -82,6 +90,7 @@ def read_objects(cluster: "KubectlOptions") -> "tuple[str, Sequence[Observation]
 
 
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     context_settings=options.HELP,
     no_args_is_help=True,

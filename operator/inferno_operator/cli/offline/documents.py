@@ -28,6 +28,10 @@ LEFT_IN = (
     (re.compile(r"^(<{7}|={7}|>{7})", re.MULTILINE), "it has the marks of a merge conflict"),
     (re.compile(r"\$\{\w+\}"), "it has variables of a shell; fill them in first: envsubst"),
     (re.compile(r"^ *\t", re.MULTILINE), "a line is indented by a tab, and needs blanks"),
+    (
+        re.compile(r"\A\s*<(!doctype|html)", re.IGNORECASE),
+        "it is a page of HTML, not the file itself",
+    ),
 )
 
 
@@ -154,9 +158,19 @@ def _read_json(text: str, origin: str) -> Iterator[Document]:
         yield Document(json.loads(text, object_pairs_hook=build_object), origin)
     except json.JSONDecodeError as error:
         place = f"{origin}:{error.lineno}:{error.colno}"
-        raise InputError(f"{place}: not valid JSON: {error.msg}") from error
+        problem = _find_yaml_in_json(text[: error.pos], text[error.pos :]) or error.msg
+        raise InputError(f"{place}: not valid JSON: {problem}") from error
     except (InputError, ValueError, RecursionError) as error:  # such as a nesting that is too deep
         raise InputError(f"{origin}: not valid JSON: {_take_first_line(error)}") from error
+
+
+def _find_yaml_in_json(before: str, after: str) -> str:
+    """What JSON does not have, and YAML has, at the place of an error; "" if it is another."""
+    if after.startswith(("#", "/")):
+        return "JSON has no comments: remove it"
+    if before.rstrip().endswith(",") and (bracket := after.lstrip()[:1]) in ("]", "}"):
+        return f"remove the comma before {bracket}"
+    return ""
 
 
 def _read_yaml(text: str, origin: str) -> Iterator[Document]:
@@ -213,10 +227,13 @@ def _take_first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].partition("; use sys.")[0]  # Python's advice on digits
 
 
-def refuse_semicolons(header: Sequence[str], origin: str) -> None:
-    """Refuse the table of a spreadsheet that separates columns by semicolons.
+def refuse_separators(header: Sequence[str], origin: str) -> None:
+    """Refuse the table of a spreadsheet that separates columns by semicolons or tabs.
 
-    Raises InputError if the header is one cell that has semicolons.
+    Raises InputError if the header is one cell that has some, and is no comment.
     """
-    if len(header) == 1 and ";" in header[0]:
-        raise InputError(f"{origin}:1: the columns are separated by ';': save them with ','")
+    if len(header) == 1 and not header[0].startswith("#"):
+        for separator, name in ((";", "';'"), ("\t", "tabs")):
+            if separator in header[0]:
+                where = f"{origin}:1: the columns are separated by {name}"
+                raise InputError(f"{where}: save them with ','")

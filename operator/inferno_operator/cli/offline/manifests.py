@@ -101,6 +101,8 @@ def count_others(documents: Iterable[Document]) -> str:
 def _read(path: str) -> tuple[Document, ...]:
     if not path:
         raise InputError("a path is empty; the current folder is .")
+    if "://" in path:
+        raise InputError(f"{path}: is no file; download it first: curl -L {path} | inferno plan -")
     try:
         if path == "-":
             with open(0, "rb", closefd=False) as stdin:
@@ -160,8 +162,16 @@ def _read_kustomization(file: Path, parents: tuple[Path, ...]) -> tuple[Document
     return tuple(
         _select_namespace(document, namespace)
         for entry in resources
-        for document in _read_path(file.parent / entry, (*parents, folder))
+        for document in _read_resource(file, entry, (*parents, folder))
     )
+
+
+def _read_resource(file: Path, entry: str, parents: tuple[Path, ...]) -> tuple[Document, ...]:
+    """Read what a kustomization names, which a missing file is told with."""
+    try:
+        return _read_path(file.parent / entry, parents)
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: resources: {entry}: {error.strerror}") from error
 
 
 def _is_plain(content: Mapping[str, object], resources: object) -> bool:

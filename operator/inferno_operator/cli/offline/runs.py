@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from inferno_operator.cli.offline.documents import refuse_semicolons
+from inferno_operator.cli.offline.documents import refuse_separators
 from inferno_operator.runtime.files import read_text
 from inferno_optimizer.calibration.windows import Window, batch_at_poisson_arrivals
 from inferno_optimizer.errors import InputError
@@ -97,7 +97,7 @@ def _read_table(text: str, path: str) -> tuple[list[Run], list[str]]:
     if not rows:
         raise InputError(f"{path}: is empty")
     header, *lines = rows
-    refuse_semicolons(header, path)
+    refuse_separators(header, path)
     columns = _find_columns(header, path)
     used = {name for name, _ in columns.values()}
     runs = [

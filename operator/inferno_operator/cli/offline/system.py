@@ -5,10 +5,12 @@ correct the file. What may be meant otherwise is told, and planned nevertheless.
 """
 # ruff: noqa: PLC0415 - SystemData does not need the pydantic models of the custom resources
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import permutations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,7 +28,7 @@ from inferno_optimizer.errors import InputError, InvalidObjectsError, Unsupporte
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives, cut
-from inferno_optimizer.system import System
+from inferno_optimizer.system import ServiceClass, System, Target
 from inferno_optimizer.validation import UNKNOWN_TYPE, UNMATCHED, Problem
 from inferno_optimizer.wire.codec import decode_system, ignored_keys, is_system
 
@@ -192,9 +194,21 @@ def _read_each(documents: Iterable[Document], read: Callable[[Document], Read]) 
 
 
 def _refuse(errors: Sequence[InputError]) -> None:
-    if len(errors) > 1:
-        raise InvalidObjectsError(errors)
+    """Refuse what has errors; one that more than a few objects have is told once, with a count."""
+    causes: dict[tuple[str, str], list[InputError]] = {}
     for error in errors:
+        _, thing, problem = (*str(error).split(": ", 2), "", "")[:3]
+        cause = thing.partition(" ")[0], NUMBERS_AND_NAMES.sub("", problem)
+        causes.setdefault(cause, []).append(error)
+    told: list[InputError] = []
+    for first, *more in causes.values():
+        if len(more) >= OTHERS_SHOWN:
+            told.append(InputError(f"{first}; and so in {len(more)} more objects"))
+        else:
+            told += (first, *more)
+    if len(told) > 1:
+        raise InvalidObjectsError(told)
+    for error in told:
         raise error
 
 
@@ -233,7 +247,11 @@ def _parse_manifests(
     problems = [*(problem for _, problem in snapshot.excluded), *snapshot.problems]
     _refuse_invalid(problems, lambda problem: find_place(problem, origins))
     dangling = [problem for problem in problems if problem.reason in DANGLING]
-    doubtful = [*dangling, *(found for each in resources for found in caveats(each))]
+    doubtful = [
+        *dangling,
+        *(found for each in resources for found in caveats(each)),
+        *_find_empty_models(resources),
+    ]
     found = list_doubts(Catalogue(snapshot.system), doubtful, origins)
     doubt(
         [
@@ -326,7 +344,11 @@ def _require_manifest(document: Document) -> Mapping[str, object]:
 
     content = document.content
     if not isinstance(content, Mapping) or not content.get("kind"):
-        raise InputError("neither a Kubernetes object (it has no kind) nor SystemData")
+        whys: dict[type, str] = {dict: "it has no kind", list: "it is a list"}
+        why = whys.get(type(content), "it is text")
+        raise InputError(
+            f"neither a Kubernetes object ({why}) nor SystemData; `inferno sample` prints a fleet"
+        )
     kinds = [resource.kind for resource in SYSTEM_RESOURCES]
     if content["kind"] not in kinds:
         kind = str(content["kind"])
@@ -371,10 +393,14 @@ def _refuse_invalid(problems: Sequence[Problem], place: Callable[[Problem], str]
     _refuse([InputError(": ".join(filter(None, (place(each), str(each))))) for each in invalid])
 
 
+# What differs between equal errors of several objects.
+NUMBERS_AND_NAMES = re.compile(r"'[^']*'|[-+]?\d[\d.e+-]*")
+
 # Names of objects, but for two dots or a dot and a hyphen side by side.
 OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
-OTHERS_SHOWN = 3  # most objects that a line names beside its own
+OTHERS_SHOWN = 3  # most objects that a line names beside its own, or that have lines of their own
+CLASSES_COMPARED = 20  # as each is compared with each
 
 # The objects in files, by their kind and name in `Problem`.
 Origins = Mapping[tuple[str, str], Document]
@@ -401,13 +427,16 @@ def list_doubts(
     and numbers that are hardly meant; `origins`: where the objects are; of others the place is
     left out.
     """
-    found = [*doubtful, *_find_unknown_running(catalogue), *_find_classes_without_target(catalogue)]
+    found = [
+        *doubtful,
+        *_find_unknown_running(catalogue),
+        *_find_classes_without_target(catalogue),
+        *_find_reversed_priorities(catalogue.system),
+    ]
     place = partial(find_place, origins=origins)
-    yield from _list_lines(
-        _leave_out_consequences(p for p in found if p.reason != IMPLAUSIBLE), place
-    )
-    absurd = [problem for problem in found if problem.reason == IMPLAUSIBLE]
-    yield from _list_implausible(catalogue, absurd, place)
+    strange = [problem for problem in found if problem.reason != IMPLAUSIBLE]
+    yield from _list_strange(catalogue.system, strange, place)
+    yield from _list_implausible(catalogue, found, place)
 
 
 def list_data_doubts(
@@ -416,20 +445,46 @@ def list_data_doubts(
     """Yield a line for each doubt about a document of SystemData; see `list_doubts`."""
     system = catalogue.system
     priorities = (priority_problem(c.name, c.priority) for c in system.classes)
-    yield from _list_lines(
-        _leave_out_consequences([*doubtful, *filter(None, priorities)]), lambda _: origin
-    )
+    strange = [*doubtful, *filter(None, priorities), *_find_reversed_priorities(system)]
+    yield from _list_strange(system, strange, lambda _: origin)
     costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in system.accelerators)
     yield from _list_implausible(catalogue, filter(None, costs), lambda _: origin)
 
 
+def _list_strange(
+    system: System, problems: Iterable[Problem], place: Callable[[Problem], str]
+) -> Iterator[str]:
+    """Yield a line for each problem; where there is no object of a kind, one for all its names."""
+    problems = list(_leave_out_consequences(problems))
+    parts = [profile.accelerator for profile in system.profiles]
+    parts += [role.accelerator for role in system.roles]
+    running = [part.accelerator for server in system.servers for part in server.current.parts]
+    types = [problem.name for problem in problems if problem.reason == Reason.UNKNOWN_CAPACITY]
+    kinds = {
+        Reason.UNKNOWN_CLASS: (system.classes, "class", [s.service_class for s in system.servers]),
+        Reason.UNKNOWN_MODEL: (parts, "model", [server.model for server in system.servers]),
+        Reason.UNKNOWN_ACCELERATOR: (system.accelerators, "accelerator", [*parts, *running]),
+        Reason.UNKNOWN_CAPACITY: (system.capacity, "capacity", types),
+    }
+    absent = {reason: named for reason, (given, *named) in kinds.items() if not given}
+    for reason, (kind, names) in absent.items():
+        if first := next((each for each in problems if each.reason == reason), None):
+            wanted = join_names(sorted({*filter(None, names)}), OTHERS_SHOWN)
+            yield ": ".join(filter(None, (place(first), f"there is no {kind}: add {wanted}")))
+    yield from _list_lines((each for each in problems if each.reason not in absent), place)
+
+
 def _leave_out_consequences(problems: Iterable[Problem]) -> Iterator[Problem]:
-    """Yield problems, but no missing count whose type is misspelt where it is counted."""
+    """Yield problems, but none of what is misspelt or empty where it is defined."""
     problems = list(problems)
-    misspelt = [problem.name for problem in problems if problem.reason == UNKNOWN_TYPE]
+    marks: dict[str, list[str]] = {
+        Reason.UNKNOWN_CAPACITY: [f" {p.name}?" for p in problems if p.reason == UNKNOWN_TYPE],
+        Reason.UNKNOWN_MODEL: [
+            f" {cut(p.name)!r}" for p in problems if p.kind == "model" and p.field == "data"
+        ],
+    }
     for problem in problems:
-        is_missing = problem.reason == Reason.UNKNOWN_CAPACITY
-        if not (is_missing and any(f" {name}?" in problem.message for name in misspelt)):
+        if not any(mark in problem.message for mark in marks.get(problem.reason, ())):
             yield problem
 
 
@@ -448,16 +503,19 @@ def _name_others(problems: Sequence[Problem]) -> str:
 
 
 def _list_implausible(
-    catalogue: Catalogue, costs: Iterable[Problem], place: Callable[[Problem], str]
+    catalogue: Catalogue, found: Iterable[Problem], place: Callable[[Problem], str]
 ) -> Iterator[str]:
     """Yield a line for each cause of numbers that are absurd for their unit, with the first place.
 
-    One cause, such as seconds for ms, makes many numbers wrong.
+    One cause, such as seconds for ms, makes many numbers wrong. What replicas carry is no measure
+    where something is wrong with the performance of their model; `found` has that.
     """
-    system = catalogue.system
-    loads = implausible_loads(catalogue, system.servers)
+    system, found = catalogue.system, list(found)
+    absurd = [*(p for p in found if p.reason == IMPLAUSIBLE), *implausible_numbers(system)]
+    doubted = {problem.name for problem in (*found, *absurd) if problem.kind == "model"}
+    loads = implausible_loads(catalogue, [s for s in system.servers if s.model not in doubted])
     causes: dict[tuple[str, str], list[Problem]] = {}
-    for problem in (*costs, *implausible_numbers(system), *loads):
+    for problem in (*absurd, *loads):
         supposed = problem.message.partition(" if it is ")[2].partition(",")[0]
         causes.setdefault((problem.kind, supposed), []).append(problem)
     for first, *more in causes.values():
@@ -480,7 +538,45 @@ def _find_unknown_running(catalogue: Catalogue) -> Iterator[Problem]:
             if part.replicas > 0 and (
                 doubt := catalogue.strange_accelerators.get(part.accelerator)
             ):
-                yield Problem("server", server.name, "currentAlloc.accelerator", doubt)
+                field, reason = "currentAlloc.accelerator", Reason.UNKNOWN_ACCELERATOR
+                yield Problem("server", server.name, field, doubt, reason)
+
+
+def _find_empty_models(resources: "Iterable[Resource]") -> Iterator[Problem]:
+    from inferno_operator.resources import Model
+    from inferno_operator.resources.observation import only
+
+    for model in only(Model, resources):
+        if not model.spec.data:
+            message = "is empty: give performance data, such as `inferno catalogue estimate` prints"
+            yield Problem("model", model.spec.name, "data", message)
+
+
+def _find_reversed_priorities(system: System) -> Iterator[Problem]:
+    """The strictest class, if the stricter classes are, the less important they are.
+
+    One is stricter than another if none of its targets of a model that both have is laxer.
+    """
+    found: list[tuple[ServiceClass, ServiceClass]] = []
+    for strict, lax in permutations(system.classes[:CLASSES_COMPARED], 2):
+        both = strict.targets.keys() & lax.targets.keys()
+        pairs = [(_limits(strict.targets[m]), _limits(lax.targets[m])) for m in both]
+        is_stricter = all(a <= b for s, x in pairs for a, b in zip(s, x, strict=True))
+        if any(s != x for s, x in pairs) and is_stricter:
+            if strict.priority <= lax.priority:
+                return
+            found.append((strict, lax))
+    for strict, lax in found[:1]:
+        message = (
+            f"{strict.priority} is served after {cut(lax.name)!r} with {lax.priority}, whose"
+            " targets are laxer; 1 is served first"
+        )
+        yield Problem("service class", strict.name, "priority", message)
+
+
+def _limits(target: Target) -> tuple[float, ...]:
+    """The limits of a target [ms]; one that is not set is endless."""
+    return tuple(limit or math.inf for limit in (target.itl_ms, target.wait_ms, target.ttft_ms))
 
 
 def _find_classes_without_target(catalogue: Catalogue) -> Iterator[Problem]:

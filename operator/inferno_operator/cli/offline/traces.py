@@ -12,12 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from inferno_operator.cli.offline.documents import refuse_semicolons
+from inferno_operator.cli.offline.documents import refuse_separators
 from inferno_operator.runtime.files import decoded, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.replay.trace import Trace, build_trace
 from inferno_optimizer.sizing.queueing import FloatArray
-from inferno_optimizer.suggestions import cut, nearest
+from inferno_optimizer.suggestions import NAMES_SHOWN, cut, nearest
 from inferno_optimizer.validation import MAX_COUNT
 
 # Columns of a file with a step of a client on each line.
@@ -75,11 +75,11 @@ def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: No
     header = [name.strip() for name in next(reader, [])]
     if not header:
         raise InputError(f"{path}: is empty")
-    refuse_semicolons(header, path)
+    refuse_separators(header, path)
     requests = "arrival_s" in header or {*REQUESTS[1:]} <= {*header}
     columns = REQUESTS if requests else STEPS
     own = _find_columns(header, columns)
-    _refuse_missing(path, own, columns)
+    _refuse_missing(path, header, own, columns)
     remark([*_list_unused(path, header, own, ("client", *columns))])
     lines = ((number, line) for number, line in enumerate(reader, 2) if any(line))
     cells = (
@@ -88,7 +88,7 @@ def read_trace(path: str, remark: Callable[[Sequence[str]], None] = lambda _: No
     rows = [_read_request(row) if requests else _read_step(row) for row in cells]
     if not rows:
         raise InputError(f"{path}: has no line below its header")
-    remark([*_warn_without_output(rows)])
+    remark([*_warn_without_output(path, rows)])
     return _count_requests(rows) if requests else _build_from_steps(path, rows)
 
 
@@ -139,14 +139,19 @@ def _find_columns(header: Sequence[str], wanted: Sequence[str]) -> Mapping[str, 
     return found
 
 
-def _refuse_missing(path: str, own: Mapping[str, str], wanted: Sequence[str]) -> None:
+def _refuse_missing(
+    path: str, header: Sequence[str], own: Mapping[str, str], wanted: Sequence[str]
+) -> None:
     missing = [name for name in wanted if name not in own]
     if missing:
+        given = ", ".join(map(cut, header[:NAMES_SHOWN]))
         raise InputError(
-            f"{path}:1: no column {', '.join(missing)}; expected either columns"
+            f"{path}:1: no column {', '.join(missing)} (given: {given}); expected either columns"
             f" {', '.join(STEPS)} (rates per interval) or columns {', '.join(REQUESTS)} (single"
             f" requests); also {', '.join(TIMES)} with dates, and {', '.join(RATES)}"
         )
+    if twice := [name for name in own.values() if header.count(name) > 1]:
+        raise InputError(f"{path}:1: column {twice[0]!r} is there twice")
 
 
 def _list_unused(
@@ -159,8 +164,10 @@ def _list_unused(
             yield f"{path}:1: column {name!r} is not used{nearest(name, missing)}"
 
 
-def _warn_without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
-    """What is sent without output tokens, which counts as no load."""
+def _warn_without_output(path: str, rows: Sequence[TraceRow]) -> Iterator[str]:
+    """What is sent without output tokens, which counts as no load; or that nothing is sent."""
+    if not any(row.rate for row in rows):
+        yield f"{path}: all rates are 0"
     empty = [row for row in rows if row.rate > 0 and row.output_tokens == 0]
     if empty:
         yield (
@@ -171,7 +178,8 @@ def _warn_without_output(rows: Sequence[TraceRow]) -> Iterator[str]:
 
 def _list_cells(origin: str, header: Sequence[str], line: Sequence[str]) -> dict[str, str]:
     if len(line) > len(header):
-        raise InputError(f"{origin}: has {len(line)} cells, where there are {len(header)} columns")
+        cells = f"has {len(line)} cells, where there are {len(header)} columns"
+        raise InputError(f"{origin}: {cells}; a number such as 1,5 is written 1.5")
     return dict(zip(header, line, strict=False))
 
 
@@ -190,15 +198,20 @@ class Cells:
 
     def read_time(self, column: str) -> float:
         """Return a time [s]."""
-        if self.own[column] not in TIMES:
-            return self.read_number(column)
         text = self._text(column)
+        if self.own[column] not in TIMES:
+            try:
+                return self.read_number(column)
+            except InputError as error:
+                with_dates = column.removesuffix("_s")
+                advice = f"a time in seconds; dates are for a column {with_dates}"
+                raise InputError(f"{error}: {advice}") from error
         try:
             moment = datetime.fromisoformat(text.strip())
         except ValueError as error:
             raise InputError(
                 f"{self.origin}: {self.own[column]}: must be a date and time such as"
-                f" 2026-11-29T08:00:00Z, not {cut(text)!r}"
+                f" 2026-11-29T08:00:00Z, not {cut(text)!r}; seconds are for a column {column}"
             ) from error
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 

@@ -60,7 +60,14 @@ from inferno_operator.resources import (
     ServiceClass,
     Target,
 )
-from inferno_operator.resources.conditions import CORRECTED, COUNTED, OPTIMIZED, READY, WARNINGS
+from inferno_operator.resources.conditions import (
+    CORRECTED,
+    COUNTED,
+    OPTIMIZED,
+    READY,
+    WAITING,
+    WARNINGS,
+)
 from inferno_operator.resources.observation import Observation, only, readable, still_running
 from inferno_optimizer.capacity import cards_of_servers
 from inferno_optimizer.sizing.cases import Catalogue
@@ -80,6 +87,8 @@ UNDECIDED_NOTE = (
     "new since the last optimization; the next one decides,"
     " and 'kubectl inferno optimize' asks for it"
 )
+
+MISSES_NOTE = "a target is missed now; 'kubectl inferno explain' says what would help"
 
 EXCESS_MARK = "!"  # stands at a number of cards in use that is above what there is
 
@@ -495,7 +504,10 @@ def format_load(allocation: Allocation | None) -> str:
 
 
 def describe_overview(seen: Overview, now: datetime, money: Money = CENTS) -> Iterator[Part]:
-    """Yield servers with their problems, totals, cards, and each Optimizer's last result."""
+    """Yield what is wrong, then servers, totals, cards, and each Optimizer's last result."""
+    if problems := list(list_problems(seen)):
+        yield from problems
+        yield ""
     if not seen.servers and seen.left_out:
         yield f"none of the {seen.left_out} Servers in this namespace"
     elif not seen.servers:
@@ -503,16 +515,11 @@ def describe_overview(seen: Overview, now: datetime, money: Money = CENTS) -> It
     else:
         yield tabulate_servers(seen.servers, money)
         yield ""
-        if notes := list(list_notes(seen)):
-            yield from notes
-            yield ""
     yield from describe_totals(seen, now, money)
 
 
-def describe_totals(
-    seen: Overview, now: datetime, money: Money, *, failures: bool = True
-) -> Iterator[Part]:
-    """Yield totals, cards, and each Optimizer's last result, with why it failed if asked for."""
+def describe_totals(seen: Overview, now: datetime, money: Money) -> Iterator[Part]:
+    """Yield totals, cards, and each Optimizer's last result, without why it failed."""
     if seen.servers:
         shown, left_out = len(seen.servers), seen.left_out
         of_all = f"{shown} of {shown + left_out} Servers are shown; " if left_out else ""
@@ -527,10 +534,7 @@ def describe_totals(
         last, condition = optimizer.status.last_optimization, optimizer.status.condition(OPTIMIZED)
         name = f"Optimizer {optimizer.metadata.name}"
         yield f"{name}: {_describe_optimization(last, now, money)}"
-        if failure := describe_failure(optimizer):
-            if failures:
-                yield failure
-        elif condition and condition.status != "True" and (optimizer.spec.optimize or last):
+        if condition and condition.status == "Unknown" and (optimizer.spec.optimize or last):
             yield f"{name}: {condition.reason}: {condition.message}"
 
 
@@ -616,7 +620,7 @@ def tabulate_servers(views: Sequence[ServerView], money: Money = CENTS) -> TextT
         columns["MEASURED"] = lambda view: (
             "-" if not view.is_measured else view.measured.quality if view.measured else UNKNOWN
         )
-    columns["READY"] = lambda view: view.state or "-"
+    columns["READY"] = lambda view: view.state or "waiting"
     # The column of the latency that misses most of its target goes last.
     worst_last = sorted(least_left, key=lambda name: -least_left[name])
     optional = [*OPTIONAL, *(f"{name.upper()}/SLO LEFT" for name in worst_last)]
@@ -636,6 +640,23 @@ def _format_left(latency: str, view: ServerView) -> str:
         return ""
     is_far_off = found.share < LEAST_SHARE_LEFT  # how much exactly it is missed matters little
     return f"<{LEAST_SHARE_LEFT:.0%}" if is_far_off else f"{found.share:.0%}"
+
+
+def list_problems(seen: Overview) -> Iterator[str]:
+    """Yield what is wrong and what to do about it, as sentences: Optimizers first, then Servers."""
+    for optimizer in seen.optimizers:
+        if failure := describe_failure(optimizer):
+            yield failure
+        elif _is_waiting(optimizer):
+            yield f"Optimizer {optimizer.metadata.name}: {WAITING}"
+    yield from group_notes((v.name, MISSES_NOTE) for v in seen.servers if v.state == MISSES)
+    yield from list_notes(seen)
+
+
+def _is_waiting(optimizer: Optimizer) -> bool:
+    """Whether nobody has asked for a first optimization."""
+    spec, last = optimizer.spec, optimizer.status.last_optimization
+    return last is None and not spec.optimize and spec.interval is None
 
 
 def list_notes(seen: Overview) -> Iterator[str]:
@@ -723,13 +744,13 @@ class Screen:
         by_importance = sorted(seen.servers, key=lambda v: (not v.has_problem, v.priority, v.name))
         seen = replace(seen, servers=tuple(by_importance))
         table = order.apply(tabulate_servers(seen.servers, self.money))
-        notes = list(list_notes(seen))
+        notes = list(list_problems(seen))
         # One line says what is left out; a third of the lines are shown in any case.
         room = max(len(table.rows) + len(notes) - excess - 1, self.height // 3)
         # Notes take a third of the lines, and more where the rows leave room.
         shown_notes = notes[: max(room // 3, room - len(table.rows))]
         shown = replace(table, rows=table.rows[: room - len(shown_notes)])
-        parts = [*heading, shown, "", *([*shown_notes, ""] if shown_notes else [])]
+        parts = [*heading, *([*shown_notes, ""] if shown_notes else []), shown, ""]
         parts += describe_totals(seen, now, self.money)
         lines = style_parts(parts, self.width).split()[: self.height - 1]
         counts = (

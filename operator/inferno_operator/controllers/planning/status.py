@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from inferno_operator.controllers.planning.updates import VALID, Update
@@ -21,7 +21,13 @@ from inferno_operator.resources import (
     PlanTotals,
     Unserved,
 )
-from inferno_operator.resources.conditions import OPTIMIZED, READY, Verdict
+from inferno_operator.resources.conditions import (
+    NOT_REQUESTED,
+    OPTIMIZED,
+    READY,
+    WAITING,
+    Verdict,
+)
 from inferno_operator.resources.objects import EVENTS, Event, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_optimizer import solution as core
@@ -34,8 +40,8 @@ UNSERVED_NAMED = 100
 TROUBLES_NAMED = 10
 """How many problems of objects the message names."""
 
-NOT_REQUESTED = Verdict(
-    OPTIMIZED, holds=None, reason="NotRequested", message="set spec.optimize to true to optimize"
+UNASKED = Verdict(
+    OPTIMIZED, holds=None, reason=NOT_REQUESTED, message=f"{WAITING}, or set spec.optimize to true"
 )
 
 
@@ -100,8 +106,9 @@ def report_failure(observation: Observation, error: InfernoError) -> Update:
 
 def report_settled(observation: Observation) -> Update:
     """Return the update of an Optimizer that is not due; its last result stays."""
-    verdicts = (VALID, _find_last_verdict(observation))
-    return _build_update(observation, verdicts, done=_is_still_done(observation))
+    last = _find_last_verdict(observation)
+    ready = replace(VALID, message=WAITING) if last.reason == NOT_REQUESTED else VALID
+    return _build_update(observation, (ready, last), done=_is_still_done(observation))
 
 
 def report_rival(observation: Observation, rival: str) -> Update:
@@ -118,7 +125,7 @@ def report_rival(observation: Observation, rival: str) -> Update:
 def _find_last_verdict(observation: Observation) -> Verdict:
     before = observation.status.condition(OPTIMIZED)
     if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
-        return NOT_REQUESTED
+        return UNASKED
     return Verdict.of(before)
 
 

@@ -35,6 +35,7 @@ from inferno_operator.resources.allocation import ORIGIN_FIELDS, placement_of
 from inferno_operator.resources.caveats import caveats
 from inferno_operator.resources.conditions import (
     ALLOCATED,
+    NOT_REQUESTED,
     READY,
     WARNINGS,
     Verdict,
@@ -165,11 +166,12 @@ class Update:
         return None if {**current, "conditions": kept} == {**current, **written} else written
 
     def events(self) -> Iterator[Event]:
-        """The events to emit: for new placements and reasons, and for new problems."""
+        """The events to emit: for new placements and reasons, new problems, and what is awaited."""
         verdict = self.main
-        news = self.moves or _is_news(self.status, verdict)
-        if news and (verdict.type == ALLOCATED or verdict.holds is False):
-            severity: Literal["Normal", "Warning"] = "Normal" if verdict.holds else "Warning"
+        news, waits = self.moves or _is_news(self.status, verdict), verdict.reason == NOT_REQUESTED
+        if news and (verdict.type == ALLOCATED or verdict.holds is False or waits):
+            is_fine = verdict.holds or waits
+            severity: Literal["Normal", "Warning"] = "Normal" if is_fine else "Warning"
             yield Event(self.reference, severity, verdict.reason, verdict.message)
 
     def otherwise(self, _: UnknownFieldError, /) -> None:

@@ -8,6 +8,7 @@ from scipy.stats import expon
 
 from inferno_operator.cli.kubectl.choices import decide
 from inferno_operator.cli.tables.servers import (
+    MISSES_NOTE,
     UNDECIDED_NOTE,
     Headroom,
     Screen,
@@ -127,6 +128,12 @@ def lines(*manifests: Manifest) -> list[str]:
     return [" ".join(line.split()) for line in "\n".join(map(str, parts)).splitlines()]
 
 
+def table(*manifests: Manifest) -> list[str]:
+    """The lines from the table of Servers on."""
+    shown = lines(*manifests)
+    return shown[next(i for i, line in enumerate(shown) if line.startswith("SERVER ")) :]
+
+
 def test_a_cost_that_is_not_told_is_worked_out() -> None:
     here = measured("S", 30)
     del here["spec"]["currentAlloc"]["cost"]
@@ -168,7 +175,7 @@ def test_cards_are_counted_in_the_same_way_in_every_view() -> None:
     assert top[place + 1] == "T 4 2 4 9 -"
 
 
-def test_warnings_are_told_below_the_servers() -> None:
+def test_warnings_are_told_above_the_servers() -> None:
     warned = measured("S", 30, status="True", reason="Allocated", message="2 x A")
     told = condition("Warnings", "Implausible", message="a large one")
     warned["status"]["conditions"].append(told)
@@ -176,13 +183,13 @@ def test_warnings_are_told_below_the_servers() -> None:
 
     shown = lines(warned, PROMISES, accelerator(), model(data=[known, unknown]), optimizer())
 
-    assert shown[3:5] == [
+    assert shown[:2] == [
         "s: warning: a large one",
         "warning: model 'M' (Gone): acc: no accelerator is named 'Gone'; correct it or add one",
     ]
 
 
-def test_what_corrects_a_plan_is_told_below_the_servers() -> None:
+def test_what_corrects_a_plan_is_told_with_the_servers() -> None:
     corrected = measured("S", 30, status="True", reason="Allocated", message="2 x A")
     told = condition("Corrected", "TargetsMissed", message="planned for 1.25 times the load")
     corrected["status"]["conditions"].append(told)
@@ -198,10 +205,10 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
     )
 
     assert lines(missing, PROMISES, accelerator(), model(), capacity(5), optimizer()) == [
+        "s: not enough cards: it takes 2",
+        "",
         "SERVER CLASS CURRENT DESIRED LOAD REQ/MIN ITL/SLO LEFT TTFT/SLO LEFT COST READY",
         "s C 2 x A - 90 50.0/40 -25% 100.0/200 50% 20.00 NoCapacity",
-        "",
-        "s: not enough cards: it takes 2",
         "",
         "1 of 1 servers miss a target now; cost 20.00 now, no desired allocation (cents/hour)",
         "",
@@ -218,7 +225,7 @@ def test_servers_stand_beside_their_targets_and_cards() -> None:
 def test_how_much_a_target_is_missed_has_three_digits_at_most(itl_ms: float, left: str) -> None:
     slow = measured("S", itl_ms, status="True", reason="Allocated", message="2 x A")
 
-    shown = lines(slow, PROMISES, accelerator(), model(), optimizer())
+    shown = table(slow, PROMISES, accelerator(), model(), optimizer())
 
     assert shown[1].split()[7] == f"{itl_ms:.1f}/40"
     assert shown[1].split()[8] == left
@@ -373,7 +380,8 @@ def test_measured_latencies_are_shown_instead_of_those_in_the_spec() -> None:
 def test_a_server_that_misses_a_target_now_is_not_shown_as_fine() -> None:
     shown = lines(by_prometheus("S", arrivalRate=120, itlAverage=60, avgOutTokens=10), PROMISES)
 
-    assert shown[1].endswith("60.0/40 -50% 20.00 Fresh MissesTarget")
+    assert shown[0] == f"s: {MISSES_NOTE}"
+    assert shown[3].endswith("60.0/40 -50% 20.00 Fresh MissesTarget")
     assert "1 of 1 servers miss a target now" in "".join(shown)
 
 
@@ -432,11 +440,18 @@ def test_an_optimizer_says_why_it_has_no_plan_yet_although_nobody_asks_for_one()
     failing = {**at_rest, "status": {"conditions": [told]}}
     waiting = {**at_rest, "status": {"conditions": [{**told, "status": "Unknown"}]}}
 
-    assert lines(failing)[-2:] == [
-        "Optimizer inferno: not optimized yet",
-        "Optimizer inferno: Unavailable: nobody answers",
-    ]
-    assert lines(waiting)[-1] == "Optimizer inferno: not optimized yet"
+    assert lines(failing)[0] == "Optimizer inferno: Unavailable: nobody answers"
+    assert lines(waiting)[0] == "Optimizer inferno: waiting: kubectl inferno optimize"
+    assert lines(failing)[-1] == lines(waiting)[-1] == "Optimizer inferno: not optimized yet"
+
+
+def test_servers_wait_where_nothing_was_asked_for() -> None:
+    at_rest = optimizer(optimize=False)
+
+    shown = lines(server("S"), at_rest)
+
+    assert shown[0] == "Optimizer inferno: waiting: kubectl inferno optimize"
+    assert shown[3].endswith(" waiting")
 
 
 def test_every_placement_shows_the_cards_of_a_replica() -> None:
@@ -444,7 +459,7 @@ def test_every_placement_shows_the_cards_of_a_replica() -> None:
     eight["spec"]["data"][0]["accCount"] = 8
     here = server("S", spec={"currentAlloc": running(3, 2), "desiredAlloc": running(1, 2)})
 
-    row = lines(here, accelerator(), eight)[1]
+    row = table(here, accelerator(), eight)[1]
 
     assert row.startswith("s C 3 x 8xA 1 x 8xA ")
 

@@ -27,17 +27,17 @@ from inferno_operator.cli.tables.servers import (
     ServerView,
     build_overview,
     count_replicas,
-    describe_failure,
     describe_totals,
     encode_overview,
     find_cost,
     find_latest_optimization,
     list_notes,
+    list_problems,
     tabulate_servers,
     warn_of_excess,
 )
 from inferno_operator.cli.tables.solution import warn_of_single_replicas
-from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age, group_notes
+from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age
 from inferno_operator.pages.charts import to_stairs
 from inferno_operator.pages.html import KeyFigure
 from inferno_operator.resources import Plan
@@ -149,17 +149,11 @@ def view_fleet(namespace: SeenNamespace, past: Sequence[PastLoads] = ()) -> Cons
     return ConsolePage(
         title=f"Servers in {namespace.name}",
         lead=_describe_fleet(seen, now) if seen.servers else "",
-        troubles=(
-            *filter(None, map(describe_failure, seen.optimizers)),
-            *group_notes(
-                (v.name, "a target is missed now") for v in seen.servers if v.misses_target
-            ),
-            *list_notes(wrong),
-        ),
+        troubles=tuple(list_problems(wrong)),
         parts=(
             tabulate_servers(seen.servers, money) if seen.servers else NO_SERVERS,
             *(tabulate_cards(seen.cards, money) if seen.cards else ()),
-            *describe_totals(replace(seen, servers=(), cards=()), now, money, failures=False),
+            *describe_totals(replace(seen, servers=(), cards=()), now, money),
         ),
         document=lambda: {
             **encode_overview(seen),

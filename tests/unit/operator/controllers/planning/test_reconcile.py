@@ -14,6 +14,7 @@ import pytest
 from inferno_operator.controllers.measurement.load import set_last_good_load
 from inferno_operator.controllers.planning.reconcile import reconcile
 from inferno_operator.resources import Server
+from inferno_operator.resources.conditions import WAITING
 from inferno_operator.resources.objects import Key, Kind, Manifest
 from inferno_operator.resources.observation import Observation
 from inferno_operator.runtime.finalizers import FINALIZER
@@ -253,7 +254,11 @@ async def test_an_optimizer_that_asks_for_nothing_writes_on_nobody_else() -> Non
     assert outcome is ReconcileResult.SETTLED
     assert cluster.writes == ["status Optimizer inferno"]
     assert optimized(cluster)[:2] == ("Unknown", "NotRequested")
-    assert "spec.optimize" in optimized(cluster)[2]
+    assert optimized(cluster)[2] == f"{WAITING}, or set spec.optimize to true"
+    assert condition(cluster, "Optimizer", "inferno", "Ready") == ("True", "Valid", WAITING)
+    (event,) = cluster.events
+    assert (event.type, event.reason) == ("Normal", "NotRequested")
+    assert event.message == optimized(cluster)[2]
     status = find(cluster, "Optimizer", "inferno")["status"]
     assert (status["done"], "lastOptimization" in status) == (False, False)
     assert not solver.systems
