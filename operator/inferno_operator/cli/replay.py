@@ -23,13 +23,15 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from inferno_operator.cli import options
+from inferno_operator.cli.offline.documents import Document, parse_documents
 from inferno_operator.cli.offline.traces import find_client_line
 from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import Part as Printed
 from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources import Load, Measure
+from inferno_operator.resources.parsing import ManifestError, read_part
 from inferno_operator.resources.schema import Number, Part
-from inferno_operator.runtime.files import find_sample
+from inferno_operator.runtime.files import find_sample, read_bytes
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, Incident, divide_sums, find_worst_incidents
 from inferno_optimizer.replay.fleet import (
@@ -69,6 +71,7 @@ SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
 TOLD_STEPS = 1000  # steps of a replay between two messages about its progress
 
 Warn = Callable[[Iterable[str]], None]
+Form = TypeVar("Form", bound=Part)
 Name = TypeVar("Name", bound=Hashable)
 Result = TypeVar("Result")
 
@@ -222,6 +225,26 @@ def _refuse_unknown_clients(
         near = alternatives(client, sorted(servers))
         place = find_client_line(origin, client)
         raise InputError(f"{place}: client {client!r} is no server of the fleet{near}")
+
+
+def read_form(form: type[Form], file: Path) -> tuple[Form, Document]:
+    """Read a file of one document; an InputError names the line and the field."""
+    first, *others = parse_documents(read_bytes(str(file)), str(file))
+    if others:
+        raise InputError(f"{others[0].origin}: the file must have one document")
+    try:
+        return read_part(form, first.content), first
+    except ManifestError as error:
+        raise InputError(f"{first.place(error.steps)}: {error.path} {error.problem}") from error
+
+
+def read_settings(file: Path | None, given: Mapping[str, object]) -> ReplaySettings:
+    """Read the settings of a replay, of which some may be given; `truth` is beside the file."""
+    settings = ReplaySettings() if file is None else read_form(ReplaySettings, file)[0]
+    if file and settings.truth:
+        settings = settings.model_copy(update={"truth": str(file.parent / settings.truth)})
+    own = {name: value for name, value in given.items() if value is not None}
+    return settings.model_copy(update=own)
 
 
 def find_policy(name: str) -> NamedPolicy:
