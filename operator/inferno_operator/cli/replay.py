@@ -42,9 +42,8 @@ from inferno_optimizer.replay.fleet import (
     set_parameters,
     slow_down,
 )
-from inferno_optimizer.replay.hindsight import FloorOfTrace, find_best_homes
 from inferno_optimizer.replay.plant import LeadTime
-from inferno_optimizer.replay.policies import BOUND, POLICIES
+from inferno_optimizer.replay.policies import BOUND, POLICIES, FloorOfTrace, find_best_homes
 from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows, Policy
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.trace import Trace, assign_clients

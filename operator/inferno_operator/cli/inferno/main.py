@@ -889,7 +889,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import parse_system, refuse_unknown
     from inferno_operator.cli.offline.traces import read_trace
-    from inferno_optimizer.replay.hindsight import find_floor
+    from inferno_optimizer.replay.policies import find_floor
 
     money = options.parse_currency(currency)
     load = replay.ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)
