@@ -179,13 +179,18 @@ def build_scenario(
     really = perturb_profiles(
         slow_down(true, settings.slower), settings.error, np.random.default_rng(settings.seed)
     )
+    named = [measures[name].windows if name in measures else None for name in names]
+    windows = (
+        [own.short_seconds if own else np.nan for own in named],
+        [own.long_seconds if own else np.nan for own in named],
+    )
     return Scenario(
         fleet=build_fleet(really)[0],
         believed=fleet,
         trace=part.every(settings.step_seconds),
         lead=LeadTime(settings.lead_time_seconds, settings.lead_time_cov),
         seed=settings.seed,
-        windows=_list_own_windows(names, measures),
+        windows=OwnWindows(*(np.array(each, dtype=np.float64) for each in windows)),
         poisson=settings.poisson,
     )
 
@@ -200,15 +205,6 @@ def _list_hopeless_homes(fleet: ReplayFleet, trace: Trace) -> Iterator[str]:
                 f" {fleet.accelerators[home[1]]}, where it runs now; policies that stay there carry"
                 " its load and miss its targets"
             )
-
-
-def _list_own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
-    named = [measures[name].windows if name in measures else None for name in servers]
-    short, long = (
-        np.array([getattr(own, length) if own else np.nan for own in named], dtype=np.float64)
-        for length in ("short_seconds", "long_seconds")
-    )
-    return OwnWindows(short, long)
 
 
 def _refuse_unknown_clients(
@@ -313,29 +309,22 @@ def replay_policies(
     wanted = list(dict.fromkeys((BOUND.name, *names)))
     for name in wanted:
         find_policy(name)  # an unknown one is refused before the first replay
-    accounts = dict(_yield_accounts(scenario, wanted, tell, jobs))
+    accounts: dict[str, Account] = {}
+    if jobs == 1:
+        accounts = {name: replay_policy(scenario, name, tell) for name in wanted}
+    else:
+        calls = {name: (scenario, name) for name in wanted}
+        with processes(jobs) as executor:
+            for name, account in yield_completed(executor, replay_policy, calls):
+                accounts[name] = account
+                tell(f"replayed {name}")
     bound = accounts[BOUND.name]
     return [Replayed(name, accounts[name], bound) for name in names]
 
 
-def _yield_accounts(
-    scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
-) -> Iterator[tuple[str, Account]]:
-    if jobs == 1:
-        yield from ((name, replay_policy(scenario, name, tell)) for name in names)
-        return
-    calls = {name: (scenario, name) for name in names}
-    with processes(jobs) as executor:
-        for name, account in yield_completed(executor, replay_policy, calls):
-            yield name, account
-            tell(f"replayed {name}")
-
-
-def _ignore(_: str) -> None:
-    """Tell nothing."""
-
-
-def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _ignore) -> Account:
+def replay_policy(
+    scenario: Scenario, name: str, tell: Callable[[str], None] = lambda _: None
+) -> Account:
     """Replay with the policy of a name, and tell how far it is.
 
     Raises InputError if a policy of the user fails.
@@ -358,13 +347,10 @@ def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _
     except Exception as error:  # the code of a policy of the user may raise anything
         if policy.name in {*POLICIES, *SAMPLES} or isinstance(error, InfernoError):
             raise
-        raise InputError(_describe_failure(name, error)) from error
-
-
-def _describe_failure(name: str, error: Exception) -> str:
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    what = traceback.format_exception_only(error)[-1].strip()
-    return f"policy {name!r} failed: {what} ({Path(place.filename).name}:{place.lineno})"
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = traceback.format_exception_only(error)[-1].strip()
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        raise InputError(f"policy {name!r} failed: {what} ({where})") from error
 
 
 WORST_TOLD = 10  # most times at which targets were missed that are shown for each policy
@@ -372,31 +358,32 @@ WORST_TOLD = 10  # most times at which targets were missed that are shown for ea
 
 def build_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
     """The result as JSON; costs in cents, with all servers and each of them."""
-    trace = scenario.trace
-    return {
-        "hours": trace.seconds / SECONDS_PER_HOUR,
-        "stepSeconds": trace.step_s,
-        "policies": [_build_policy_document(scenario, replayed) for replayed in replays],
-    }
+    trace, accelerators = scenario.trace, scenario.fleet.accelerators
+    policies = [
+        {
+            **Row.of(replayed, "", slice(None)).document(),
+            "regret": replayed.regret,
+            "shareOfOptimum": replayed.share_of_optimum,
+            "cardHours": replayed.account.card_hours,
+            "classes": [row.of_class() for row in list_class_rows(replayed)],
+            "servers": [row.document() for row in list_server_rows(replayed)],
+            "worst": [
+                build_incident_document(incident, trace.step_s)
+                for incident in find_worst_incidents(
+                    replayed.account, trace, accelerators, WORST_TOLD
+                )
+            ],
+        }
+        for replayed in replays
+    ]
+    hours = trace.seconds / SECONDS_PER_HOUR
+    return {"hours": hours, "stepSeconds": trace.step_s, "policies": policies}
 
 
-def _build_policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, object]:
-    account = replayed.account
-    everything = Row.of(replayed, "", slice(None))
-    return {
-        **everything.document(),
-        "regret": replayed.regret,
-        "shareOfOptimum": replayed.share_of_optimum,
-        "cardHours": account.card_hours,
-        "classes": [row.of_class() for row in list_class_rows(replayed)],
-        "servers": [row.document() for row in list_server_rows(replayed)],
-        "worst": [
-            build_incident_document(incident, scenario.trace.step_s)
-            for incident in find_worst_incidents(
-                account, scenario.trace, scenario.fleet.accelerators, WORST_TOLD
-            )
-        ],
-    }
+AS_THEY_ARE = (
+    *("outside", "within", "rate", "able", "waiting"),
+    *("replicas", "ready", "refused", "before"),
+)
 
 
 def build_incident_document(incident: Incident, step_s: float) -> Mapping[str, object]:
@@ -408,15 +395,7 @@ def build_incident_document(incident: Incident, step_s: float) -> Mapping[str, o
         "startSeconds": incident.first * step_s,
         "endSeconds": (incident.last + 1) * step_s,
         "worstSeconds": incident.worst * step_s,
-        "outside": incident.outside,
-        "within": incident.within,
-        "rate": incident.rate,
-        "able": incident.able,
-        "waiting": incident.waiting,
-        "replicas": incident.replicas,
-        "ready": incident.ready,
-        "refused": incident.refused,
-        "before": incident.before,
+        **{name: getattr(incident, name) for name in AS_THEY_ARE},
         "changedSeconds": incident.changed * step_s,
         "cause": incident.cause.value,
     }
@@ -503,14 +482,8 @@ def write_csv(replays: Sequence[Replayed]) -> str:
 
 def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
     """The floor as JSON; costs in cents."""
-    servers = zip(
-        floor.servers,
-        floor.cost,
-        floor.replicas,
-        floor.most_replicas,
-        floor.accelerators,
-        strict=True,
-    )
+    amounts = zip(floor.cost, floor.replicas, floor.most_replicas, strict=True)
+    servers = zip(floor.servers, amounts, floor.accelerators, strict=True)
     cards = zip(floor.types, floor.cards, floor.most_cards, floor.capacity, strict=True)
     return {
         "hours": floor.hours,
@@ -523,7 +496,7 @@ def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
                 "mostReplicas": int(most),
                 "accelerators": dict(accelerators),
             }
-            for name, cost, replicas, most, accelerators in servers
+            for name, (cost, replicas, most), accelerators in servers
         ],
         "cards": {
             name: {"mean": float(mean), "most": int(most), "available": int(available)}
