@@ -131,7 +131,7 @@ class _Scaled(NamedTuple):
 
     namespace: str
     server: Server
-    index: int
+    number: int
     workload: Workload
 
     @property
@@ -209,7 +209,7 @@ def _build_trigger(scaled: _Scaled, access: Access) -> Document:
 
 def _build_hpa(scaled: Sequence[_Scaled], access: Access) -> Iterator[Document]:
     for each in scaled:
-        labels = _build_labels(each.server, each.index, each.workload)
+        labels = _build_labels(each.server, each.number, each.workload)
         metric = {"name": "inferno_desired_replicas", "selector": {"matchLabels": labels}}
         target = {"type": "AverageValue", "averageValue": "1"}
         spec = {

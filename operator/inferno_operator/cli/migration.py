@@ -732,7 +732,7 @@ class _Migration:
         counts = {acc: v.replicas for acc, v in variants.items() if v.replicas is not None}
         running = [{"accelerator": acc, "numReplicas": n} for acc, n in counts.items() if n]
         most = max(running, key=itemgetter("numReplicas"), default={"accelerator": ""})
-        current = most | {"numReplicas": sum(counts.values())}
+        current: Manifest = most | {"numReplicas": sum(counts.values())}
         if len(running) > 1:
             current["mix"] = running
         served = {v.command.model for v in variants.values() if v.command}

@@ -81,7 +81,7 @@ class StudyRun(NamedTuple):
     scenario: Scenario
 
     def __str__(self) -> str:
-        return ", ".join(self[: len(NAMES)])
+        return f"{self.fleet}, {self.trace}, {self.setting}, {self.policy}"
 
 
 def list_runs(

@@ -51,9 +51,12 @@ class History:
     def empty(cls, fleet: ReplayFleet, steps: int) -> "History":
         """A history to be written, in which nothing has happened yet."""
         servers, accelerators = fleet.shape
-        counts = (np.full((steps, servers), value, np.int32) for value in (0, 0, 0, NO_PLACE))
-        amounts = (np.zeros((steps, servers), np.float32) for _ in range(4))
         on_accelerator = np.zeros((steps, accelerators), np.int64)
+        replicas, ready, refused = np.zeros((3, steps, servers), np.int32)
+        place = np.full((steps, servers), NO_PLACE, np.int32)
+        counts = (replicas, ready, refused, place)
+        able, waiting, delay_within, itl_within = np.zeros((4, steps, servers), np.float32)
+        amounts = (able, waiting, delay_within, itl_within)
         return cls(np.zeros(steps), on_accelerator, *counts, *amounts)
 
     @property
