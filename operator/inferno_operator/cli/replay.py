@@ -252,38 +252,35 @@ def find_policy(name: str) -> NamedPolicy:
     name = name.removesuffix(BEST)
     if name in POLICIES:
         return POLICIES[name]
-    if name in SAMPLES:
-        file, attribute = SAMPLES[name]
-        policy = getattr(load_sample(file), attribute)
-    else:
-        policy = import_policy(name)
+    _, policy = _load_policy(name)
     return NamedPolicy(name, policy, percentiles=getattr(policy, "percentiles", True))
 
 
 def find_policy_files(name: str) -> list[Path]:
     """Return the file of a policy that `find_policy` loads; none of one of the optimizer."""
     name = name.removesuffix(BEST)
-    if name in POLICIES:
-        return []
-    is_sample = name in SAMPLES
-    module = load_sample(SAMPLES[name][0]) if is_sample else import_module(name.partition(":")[0])
-    return [Path(module.__file__)] if module.__file__ else []
+    file = None if name in POLICIES else _load_policy(name)[0].__file__
+    return [Path(file)] if file else []
 
 
-def import_policy(name: str) -> Policy:
-    """Import `module:name`, with the folder of the command to look in."""
-    module, colon, attribute = name.partition(":")
+def _load_policy(name: str) -> tuple[ModuleType, Policy]:
+    """Load a policy of `samples/policies`, or `module:name` with the folder of the command."""
+    if name in SAMPLES:
+        file, attribute = SAMPLES[name]
+        module = load_sample(file)
+        return module, getattr(module, attribute)
+    module_name, colon, attribute = name.partition(":")
     if not colon:
-        known = sorted({*POLICIES, *SAMPLES})
-        raise InputError(f"no policy is named {name!r}{alternatives(name, known)}")
+        near = alternatives(name, sorted({*POLICIES, *SAMPLES}))
+        raise InputError(f"no policy is named {name!r}{near}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        policy: Policy = getattr(import_module(module), attribute)
+        module = import_module(module_name)
+        return module, getattr(module, attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(f"policy {name!r}: {error}") from error
     finally:
         sys.path.pop(0)
-    return policy
 
 
 @cache

@@ -87,17 +87,16 @@ class Curves:
             self._lengths = np.where(other, lengths, self._lengths)
             self._filled[other] = False
         missing = ~self._filled[server, accelerator]
-        if missing.any():
-            self._fill(server[missing], accelerator[missing])
-        return bool(missing.any())
-
-    def _fill(self, server: IntArray, accelerator: IntArray) -> None:
+        if not missing.any():
+            return False
+        server, accelerator = server[missing], accelerator[missing]
         columns = (server.tolist(), accelerator.tolist(), *round_lengths(self._lengths[:, server]))
-        keys = [*zip(*columns, strict=True)]
         self.table[server, accelerator] = self._known.of(
-            keys, lambda new: self._tabulate(server[new], accelerator[new])
+            [*zip(*columns, strict=True)],
+            lambda new: self._tabulate(server[new], accelerator[new]),
         )
         self._filled[server, accelerator] = True
+        return True
 
     def _tabulate(self, server: IntArray, accelerator: IntArray) -> FloatArray:
         servers, first, case = np.unique(server, return_index=True, return_inverse=True)
