@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import pairwise
 from operator import itemgetter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import AllowInfNan, BeforeValidator, ConfigDict, Field, ValidationError
@@ -229,16 +229,6 @@ def _make_title(content: Mapping[str, Any]) -> str:
 # Variants
 
 
-class _Command(NamedTuple):
-    """What an engine was started with: the name by which users request it, batch and cards."""
-
-    model: str
-    batch: int | None
-    batch_option: str
-    cards: int | None
-    card_options: str
-
-
 @dataclass(frozen=True, slots=True)
 class _Variant:
     """A workload that serves a model, and what its objects tell; a default is not told.
@@ -246,7 +236,8 @@ class _Variant:
     `title` is the object that describes it, for messages. It runs on `accelerator`, or on the
     `hint` of a label that pods need not have; `count` are its accelerators, `cost` is that of a
     replica in whatever unit, and `least` and `most` bound its `replicas`. `selector` are the labels
-    of nodes that its pods ask for; `cards` those that the pods of a replica ask for.
+    of nodes that its pods ask for; `cards` those that the pods of a replica ask for. The command of
+    its engine says as what it is `served`, with which `batch`, and on how many cards.
     """
 
     title: str
@@ -262,8 +253,12 @@ class _Variant:
     replicas: int | None = None
     profiles: tuple[_Profile, ...] = ()
     selector: Mapping[str, str] | None = None
-    command: _Command | None = None
     cards: int = 0
+    served: str = ""
+    batch: int = 0
+    batch_option: str = ""
+    command_cards: int = 0
+    card_options: str = ""
 
     @property
     def engine(self) -> str:
@@ -370,7 +365,7 @@ def _read_workload(content: Mapping[str, Any]) -> _Variant:
         asked = {**requests, **_as_mapping(container, "resources", "limits")}
         counts = [str(count) for each, count in asked.items() if known_cards.is_card(each)]
         cards += sum(int(count) for count in counts if count.isdecimal())
-    command = next(filter(None, map(_read_command, containers)), None)
+    command = next(filter(None, map(_read_command, containers)), {})
     selectors = [selector for pod in pods if (selector := _read_selector(pod))]
     by_label = (each[label] for each in selectors for label in card_labels if each.get(label))
     replicas = spec.get("replicas", 1)
@@ -380,11 +375,11 @@ def _read_workload(content: Mapping[str, Any]) -> _Variant:
         namespace=str(_as_mapping(content, "metadata").get("namespace", "")),
         workload=_ScaleTarget(api_version=version, kind=kind, name=name or kind),
         accelerator=next(by_label, ""),
-        count=cards or (command.cards if command else None) or 0,
+        count=cards or command.get("command_cards", 0),
         replicas=replicas if isinstance(replicas, int) else None,
         selector=next(iter(selectors), {}),
-        command=command,
         cards=cards,
+        **command,
     )
 
 
@@ -401,8 +396,8 @@ def _read_selector(pod: Mapping[str, Any]) -> dict[str, str]:
     return wanted | {str(label): str(value) for label, value in own.items()}
 
 
-def _read_command(container: Mapping[str, Any]) -> _Command | None:
-    """Return what the command of a container says; None if it names no model."""
+def _read_command(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the command of a container says of a variant; nothing if it names no model."""
     words = list(_split_command(container))
     options: dict[str, str] = {}
     for word, following in pairwise([*words, "-"]):
@@ -417,16 +412,16 @@ def _read_command(container: Mapping[str, Any]) -> _Command | None:
         if before.rpartition("/")[2] in {"serve", "trtllm-serve"} and not word.startswith("-")
     ]
     if not served or "$" in served[0]:
-        return None
+        return {}
     batch = next((name for name in BATCH_OPTIONS if options.get(name, "").isdecimal()), "")
     sizes = [name for name in CARD_OPTIONS if options.get(name, "").isdecimal()]
-    return _Command(
-        served[0],
-        int(options[batch]) if batch else None,
-        f"--{batch}",
-        math.prod(int(options[name]) for name in sizes) if sizes else None,
-        " ".join(f"--{name} {options[name]}" for name in sizes),
-    )
+    return {
+        "served": served[0],
+        "batch": int(options[batch]) if batch else 0,
+        "batch_option": f"--{batch}",
+        "command_cards": math.prod(int(options[name]) for name in sizes) if sizes else 0,
+        "card_options": " ".join(f"--{name} {options[name]}" for name in sizes),
+    }
 
 
 def _split_command(container: Mapping[str, Any]) -> Iterator[str]:
@@ -565,9 +560,8 @@ class _Migration:
         if not count:
             self.notes.append(f"{title}: 1 {name} for each replica: nothing tells how many")
         placed = replace(variant, model=model, accelerator=name, count=count or 1)
-        if placed.command:
-            batch = next((p.max_batch_size for p in own if p.max_batch_size), None)
-            self.notes += _compare_with_engine(placed, placed.command, batch)
+        batch = next((p.max_batch_size for p in own if p.max_batch_size), None)
+        self.notes += _compare_with_engine(placed, batch) if placed.served else ()
         self._price(placed)
         self.models.setdefault(model, []).append(placed)
 
@@ -656,8 +650,8 @@ class _Migration:
                 )
             batch, source = profile.max_batch_size, "no maxBatchSize is given"
             if batch is None:
-                if running and (command := running.command) and command.batch:
-                    batch, source = command.batch, f"{command.batch_option} of {running.engine}"
+                if running and running.batch:
+                    batch, source = running.batch, f"{running.batch_option} of {running.engine}"
                 batch = batch or DEFAULT_BATCH
                 self.notes.append(f"Model {model}: {name}: a batch of {batch}: {source}")
             row = {
@@ -735,7 +729,7 @@ class _Migration:
         current: Manifest = most | {"numReplicas": sum(counts.values())}
         if len(running) > 1:
             current["mix"] = running
-        served = {v.command.model for v in variants.values() if v.command}
+        served = {v.served for v in variants.values() if v.served}
         labels = {"namespace": self.namespace} if self.namespace else {}
         labels["model_name"] = served.pop() if len(served) == 1 else model
         return {
@@ -752,18 +746,18 @@ class _Migration:
         }
 
 
-def _compare_with_engine(variant: _Variant, command: _Command, batch: int | None) -> Iterator[str]:
+def _compare_with_engine(variant: _Variant, batch: int | None) -> Iterator[str]:
     """Tell where the engine was started with something else than its variant says."""
     title, model, engine = variant.title, variant.model, variant.engine
-    if command.model != model:
+    if variant.served != model:
         source = "spec.modelID" if title.startswith("VariantAutoscaling") else MODEL_ID
         yield (
-            f"{title}: {source} is {model!r}, and {engine} serves {command.model!r}: spec.measure"
+            f"{title}: {source} is {model!r}, and {engine} serves {variant.served!r}: spec.measure"
             " takes that as model_name"
         )
     seen = ""
-    if command.cards not in (None, variant.count):
-        seen = f"{engine} runs on {command.cards} ({command.card_options})"
+    if variant.command_cards not in (0, variant.count):
+        seen = f"{engine} runs on {variant.command_cards} ({variant.card_options})"
     elif variant.cards not in (0, variant.count):
         seen = f"the pods of {engine} ask for {variant.cards}"
     if seen:
@@ -771,10 +765,10 @@ def _compare_with_engine(variant: _Variant, command: _Command, batch: int | None
             f"{title}: {variant.count} {variant.accelerator} for each replica, and {seen}: correct"
             f" accCount of Model {model}"
         )
-    if batch and command.batch not in (None, batch):
+    if batch and variant.batch not in (0, batch):
         yield (
-            f"{title}: a batch of {batch} (maxBatchSize), and {engine} takes {command.batch}"
-            f" ({command.batch_option}): correct maxBatchSize of Model {model}"
+            f"{title}: a batch of {batch} (maxBatchSize), and {engine} takes {variant.batch}"
+            f" ({variant.batch_option}): correct maxBatchSize of Model {model}"
         )
 
 
