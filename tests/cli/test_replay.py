@@ -124,6 +124,39 @@ def test_a_file_may_say_how_replicas_really_perform(tmp_path: Path) -> None:
     assert told == computed != believed
 
 
+def test_a_file_of_settings_says_what_options_say_and_they_go_before_it(tmp_path: Path) -> None:
+    performing(tmp_path / "models.json", slower=1.2)
+    file = tmp_path / "settings.yaml"
+    file.write_text("stepSeconds: 30\nleadTimeSeconds: 100\ntruth: models.json\nseed: 4\n")
+
+    def computed(*options: str | Path) -> object:
+        common = (EPISODE, "--trace", LOAD, "--policy", "hpa", "-o", "json")
+        return json.loads(inferno("replay", *common, *options).stdout)
+
+    told = computed("--settings", file)
+    assert told == computed("--step", "30", "--lead-time", "100", "--slower", "1.2")
+    assert computed("--settings", file, "--step", "60") != told
+
+
+def test_a_field_of_settings_that_is_wrong_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("stepSeconds: 30\nslowr: 2\n")
+
+    done = replay("--policy", "hpa", "--settings", file)
+
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(
+        f"inferno: {file}:2: slowr is unknown; did you mean slower? (known: stepSeconds,"
+    )
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_the_help_shows_what_a_user_needs() -> None:
+    shown = inferno("replay", "--help").stdout.decode().splitlines()
+
+    assert sum(line.startswith("  -") for line in shown) <= 16
+
+
 def test_a_truth_about_what_the_fleet_has_not_is_refused(tmp_path: Path) -> None:
     truth = performing(tmp_path / "models.json", slower=1.2, accelerator="2xH200")
 

@@ -209,7 +209,7 @@ def test_no_line_breaks_in_an_option_and_queries_of_tables_can_be_copied(site: S
     metrics = site.text("reference/metrics.html")
     style = site.text("styles/tables.css")
 
-    assert '<code><span class="whole">--poisson</span></code>' in replay
+    assert '<code><span class="whole">--scale</span></code>' in replay
     assert '<code><span class="whole">?format=json</span></code>' in console
     assert re.search(r"\.whole \{[^}]*white-space: nowrap;", style)
     assert "Stale|Missing|Refused" in metrics

@@ -20,7 +20,7 @@ OPTION = re.compile(r"^  (-\S.*\n(?: {6,}\S.*\n)*)", re.MULTILINE)
 OF_A_VARIABLE = re.compile(r"\[INFERNO_\w+\]$")
 """The end of an option of the operator, which stands for a variable."""
 
-MANY = 4
+MANY = 3
 """Commands that have an option: its explanation stands once, on the page of all commands."""
 
 CONTINUED, DEEPER = " \\", " " * 8

@@ -6,8 +6,7 @@ HorizontalPodAutoscaler (10 %), its stabilization windows and rates, and KEDA's 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import yaml
@@ -74,36 +73,24 @@ def generate_autoscalers(
     takes only their triggers; None: they are objects. Raises InputError if there is no such
     Server, none names workloads, or a field of one cannot be used.
     """
-    servers = _select_servers(resources, names)
+    known = [*only(Server, resources)]
+    servers = [server for server in known if server.spec.workloads and not names]
+    if not names and not servers:
+        raise InputError("no Server has spec.workloads: name the objects to scale there")
+    for name in names:
+        found = [each for each in known if name in (each.metadata.name, each.spec.name)]
+        if not found:
+            near = alternatives(name, sorted(server.metadata.name for server in known))
+            raise InputError(f"Server {name}: there is none{near}")
+        servers.append(found[0])
     text = (build_triggers if owner else build_manifests)(autoscaler, servers, access, namespace)
-    return text, _list_warnings(servers)
-
-
-def _select_servers(resources: Iterable[Resource], names: Sequence[str]) -> list[Server]:
-    servers = [*only(Server, resources)]
-    if not names:
-        with_workloads = [server for server in servers if server.spec.workloads]
-        if not with_workloads:
-            raise InputError("no Server has spec.workloads: name the objects to scale there")
-        return with_workloads
-    return [_find_server(servers, name) for name in names]
-
-
-def _find_server(servers: Sequence[Server], name: str) -> Server:
-    for server in servers:
-        if name in (server.metadata.name, server.spec.name):
-            return server
-    near = alternatives(name, sorted(server.metadata.name for server in servers))
-    raise InputError(f"Server {name}: there is none{near}")
-
-
-def _list_warnings(servers: Iterable[Server]) -> list[str]:
-    return [
+    warnings = [
         f"{_describe(server)}: set spec.actuation to Publish, or the operator and the autoscaler"
         " both scale it"
         for server in servers
         if server.spec.actuation != "Publish"
     ]
+    return text, warnings
 
 
 def build_manifests(
@@ -116,7 +103,7 @@ def build_manifests(
     if a field of a Server cannot be used; the message names both.
     """
     make = _build_keda if autoscaler is Autoscaler.KEDA else _build_hpa
-    documents = list(make(_place_all(servers, namespace), access))
+    documents = list(make(_list_workloads(servers, namespace), access))
     text: str = yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
     return HEADERS[autoscaler] + text
 
@@ -132,87 +119,81 @@ def build_triggers(
     if autoscaler is not Autoscaler.KEDA:
         raise InputError("--for kserve: only KEDA has triggers: inferno generate keda")
     parts = (
-        f"# {workload.kind} {item.namespace}/{workload.name} on {workload.place}\n"
-        + yaml.safe_dump({"triggers": [_build_trigger(item, workload, access)]}, sort_keys=False)
-        for item in _place_all(servers, namespace)
-        for workload in item.workloads
+        f"# {each.workload.kind} {each.namespace}/{each.workload.name} on {each.workload.place}\n"
+        + yaml.safe_dump({"triggers": [_build_trigger(each, access)]}, sort_keys=False)
+        for each in _list_workloads(servers, namespace)
     )
     return FOR_KSERVE + "---\n".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A Server in its namespace."""
+class _Scaled(NamedTuple):
+    """What one autoscaler scales: a workload of a Server, and its place there."""
 
-    server: Server
     namespace: str
+    server: Server
+    number: int
+    workload: Workload
 
     @property
-    def workloads(self) -> Sequence[Workload]:
-        return self.server.spec.workloads
+    def metadata(self) -> Document:
+        return {"name": _shorten_name(self.workload), "namespace": self.namespace}
+
+    @property
+    def target(self) -> Document:
+        workload = self.workload
+        return {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
 
 
-def _place_all(servers: Iterable[Server], namespace: str | None) -> list[_Placed]:
-    """Return Servers with their namespaces; no two of them name one workload."""
-    placed = [_place_workloads(server, namespace) for server in servers]
-    _refuse_shared(placed)
-    return placed
-
-
-def _place_workloads(server: Server, namespace: str | None) -> _Placed:
-    own = server.metadata.namespace or namespace
-    if not own:
-        raise InputError(
-            f"{_describe(server)}: metadata.namespace: it is missing: give --namespace"
-        )
-    if not server.spec.workloads:
-        raise InputError(
-            f"{_describe(server)}: spec.workloads: it is empty: name the objects to scale"
-        )
-    _refuse_parts(server)
-    return _Placed(server, own)
-
-
-def _refuse_parts(server: Server) -> None:
-    """Refuse roles of a serving: its scale subresource has the number of its groups."""
-    for index, workload in enumerate(server.spec.workloads):
-        if role := serving_role(workload):
-            raise InputError(
-                f"{_describe(server)}: spec.workloads[{index}].role: no autoscaler scales the role"
-                f" {role!r} of {workload.kind} {workload.name!r}: leave spec.actuation at Scale"
-            )
-
-
-def _refuse_shared(servers: Iterable[_Placed]) -> None:
-    """Refuse a workload that several items name: one object cannot follow two decisions."""
+def _list_workloads(servers: Iterable[Server], namespace: str | None) -> list[_Scaled]:
+    """Return the workloads of Servers; one object cannot follow two decisions."""
+    scaled: list[_Scaled] = []
     holders: dict[tuple[str, str], str] = {}
-    for item in servers:
-        for index, workload in enumerate(item.workloads):
-            field = f"{_describe(item.server)}: spec.workloads[{index}]"
-            holder = holders.setdefault((item.namespace, _shorten_name(workload)), field)
+    for server in servers:
+        own, title = server.metadata.namespace or namespace, _describe(server)
+        if not own:
+            raise InputError(f"{title}: metadata.namespace: it is missing: give --namespace")
+        if not server.spec.workloads:
+            raise InputError(f"{title}: spec.workloads: it is empty: name the objects to scale")
+        for index, workload in enumerate(server.spec.workloads):
+            field = f"{title}: spec.workloads[{index}]"
+            # The scale subresource of a serving has the number of its groups.
+            if role := serving_role(workload):
+                raise InputError(
+                    f"{field}.role: no autoscaler scales the role {role!r} of {workload.kind}"
+                    f" {workload.name!r}: leave spec.actuation at Scale"
+                )
+            holder = holders.setdefault((own, _shorten_name(workload)), field)
             if holder != field:
                 raise InputError(f"{field}.name: {workload.name!r} is the name of {holder} too")
+            scaled.append(_Scaled(own, server, index, workload))
+    return scaled
 
 
 def _describe(server: Server) -> str:
     return f"Server {'/'.join(filter(None, (server.metadata.namespace, server.metadata.name)))}"
 
 
-def _build_keda(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
+def _build_keda(scaled: Sequence[_Scaled], access: Access) -> Iterator[Document]:
     token = {"parameter": "token", "name": access.secret, "key": "token"}
-    for namespace in sorted({item.namespace for item in servers}):
+    for namespace in sorted({each.namespace for each in scaled}):
         metadata = {"name": AUTHENTICATION, "namespace": namespace}
-        spec = {"secretTargetRef": [token]}
+        spec: Document = {"secretTargetRef": [token]}
         yield _dump("keda.sh/v1alpha1", "TriggerAuthentication", metadata, spec)
-    for item in servers:
-        for workload in item.workloads:
-            metadata = {"name": _shorten_name(workload), "namespace": item.namespace}
-            spec = _build_scaled_object(item, workload, access)
-            yield _dump("keda.sh/v1alpha1", "ScaledObject", metadata, spec)
+    for each in scaled:
+        spec = {
+            "scaleTargetRef": each.target,
+            "pollingInterval": PERIOD_SECONDS,
+            "cooldownPeriod": 0,
+            "minReplicaCount": 0,
+            "maxReplicaCount": access.most,
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _build_behavior(access)}},
+            "triggers": [_build_trigger(each, access)],
+        }
+        yield _dump("keda.sh/v1alpha1", "ScaledObject", each.metadata, spec)
 
 
-def _build_trigger(item: _Placed, workload: Workload, access: Access) -> Document:
-    path = (item.namespace, item.server.metadata.name, workload.place)
+def _build_trigger(scaled: _Scaled, access: Access) -> Document:
+    path = (scaled.namespace, scaled.server.metadata.name, scaled.workload.place)
     return {
         "type": "metrics-api",
         "metricType": "AverageValue",
@@ -226,35 +207,19 @@ def _build_trigger(item: _Placed, workload: Workload, access: Access) -> Documen
     }
 
 
-def _build_scaled_object(item: _Placed, workload: Workload, access: Access) -> Document:
-    return {
-        "scaleTargetRef": _build_target(workload),
-        "pollingInterval": PERIOD_SECONDS,
-        "cooldownPeriod": 0,
-        "minReplicaCount": 0,
-        "maxReplicaCount": access.most,
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _build_behavior(access)}},
-        "triggers": [_build_trigger(item, workload, access)],
-    }
-
-
-def _build_hpa(servers: Sequence[_Placed], access: Access) -> Iterator[Document]:
-    for item in servers:
-        for index, workload in enumerate(item.workloads):
-            metric = {
-                "name": "inferno_desired_replicas",
-                "selector": {"matchLabels": _build_labels(item.server, index, workload)},
-            }
-            target = {"type": "AverageValue", "averageValue": "1"}
-            spec = {
-                "scaleTargetRef": _build_target(workload),
-                "minReplicas": 1,
-                "maxReplicas": access.most,
-                "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
-                "behavior": _build_behavior(access),
-            }
-            metadata = {"name": _shorten_name(workload), "namespace": item.namespace}
-            yield _dump("autoscaling/v2", "HorizontalPodAutoscaler", metadata, spec)
+def _build_hpa(scaled: Sequence[_Scaled], access: Access) -> Iterator[Document]:
+    for each in scaled:
+        labels = _build_labels(each.server, each.number, each.workload)
+        metric = {"name": "inferno_desired_replicas", "selector": {"matchLabels": labels}}
+        target = {"type": "AverageValue", "averageValue": "1"}
+        spec = {
+            "scaleTargetRef": each.target,
+            "minReplicas": 1,
+            "maxReplicas": access.most,
+            "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
+            "behavior": _build_behavior(access),
+        }
+        yield _dump("autoscaling/v2", "HorizontalPodAutoscaler", each.metadata, spec)
 
 
 def _build_labels(server: Server, index: int, workload: Workload) -> Mapping[str, str]:
@@ -298,10 +263,6 @@ def _shorten_name(workload: Workload) -> str:
     if workload.kind == "Deployment":
         return workload.name
     return f"{workload.name}-{workload.kind.lower()}"
-
-
-def _build_target(workload: Workload) -> Document:
-    return {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
 
 
 def _dump(api_version: str, kind: str, metadata: Document, spec: Document) -> Document:

@@ -435,8 +435,13 @@ class PrometheusOptions:
         return catalogue_with(self.sources_file)
 
 
-def prometheus_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, which gets them as first argument."""
+def prometheus_options(
+    command: Callable[..., None], *, is_brief: bool = False
+) -> Callable[..., None]:
+    """Add the options to a command, which gets them as first argument.
+
+    A brief help has the URL alone; the others work, and stand in the help of `inferno measure`.
+    """
 
     @wraps(command, assigned=("__name__", "__doc__"))
     def wrapped(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the command's
@@ -455,6 +460,7 @@ def prometheus_options(command: Callable[..., None]) -> Callable[..., None]:
                     _flag(variable),
                     metavar=variable.metavar,
                     help=f"{variable.help}{variable.default_note}",
+                    hidden=is_brief and variable.name != URL,
                 ),
             ],
         )
@@ -555,46 +561,25 @@ Policies = Annotated[
         "--policy",
     ),
 ]
-Truth = Annotated[
+SettingsFile = Annotated[
     Path | None,
     option(
         "FILE",
-        "Models of how replicas really perform; policies use the Models of the fleet.",
+        "How to replay, and how far the Models are from the truth (YAML): stepSeconds, "
+        "leadTimeSeconds, leadTimeCov, slower, error, poisson, seed, truth.",
+        "--settings",
         show_default=False,
     ),
 ]
-Slower = Annotated[
-    float,
-    option(
-        "FACTOR",
-        "Replicas take longer for everything than the Models say, which policies believe.",
-        min=MIN_SLOWER,
-    ),
-]
-Error = Annotated[
-    float,
-    option(
-        "SHARE",
-        "Each parameter of the Models is too large or too small by this, by chance.",
-        min=0,
-        max=MAX_ERROR,
-    ),
-]
-LeadTimeMean = Annotated[
-    float, option("SECONDS", "Mean time until a replica serves.", min=0, max=MAX_LEAD_TIME_S)
-]
-LeadTimeSpread = Annotated[
-    float, option("SHARE", "Its coefficient of variation.", min=0, max=MAX_LEAD_TIME_COV)
-]
-Poisson = Annotated[
-    bool,
-    typer.Option(
-        "--poisson",
-        help="Policies see counts of random arrivals at the rates of the trace, as in a cluster, "
-        "and not these rates.",
-    ),
-]
-Seed = Annotated[int, option("N", "Of random lead times, errors and counts.", min=0)]
+# What a file of settings has; each goes before it.
+OwnStep = Annotated[float | None, typer.Option(hidden=True, min=MIN_STEP_S, max=MAX_STEP_S)]
+Truth = Annotated[str | None, typer.Option(hidden=True)]
+Slower = Annotated[float | None, typer.Option(hidden=True, min=MIN_SLOWER)]
+Error = Annotated[float | None, typer.Option(hidden=True, min=0, max=MAX_ERROR)]
+LeadTimeMean = Annotated[float | None, typer.Option(hidden=True, min=0, max=MAX_LEAD_TIME_S)]
+LeadTimeSpread = Annotated[float | None, typer.Option(hidden=True, min=0, max=MAX_LEAD_TIME_COV)]
+Poisson = Annotated[bool | None, typer.Option("--poisson", hidden=True)]
+Seed = Annotated[int | None, typer.Option(hidden=True, min=0)]
 Jobs = Annotated[
     int, option("N", "Policies that are replayed at the same time.", "--jobs", "-j", min=1)
 ]

@@ -23,13 +23,15 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from inferno_operator.cli import options
+from inferno_operator.cli.offline.documents import Document, parse_documents
 from inferno_operator.cli.offline.traces import find_client_line
 from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.table import Part as Printed
 from inferno_operator.cli.tables.table import TextTable
 from inferno_operator.resources import Load, Measure
+from inferno_operator.resources.parsing import ManifestError, read_part
 from inferno_operator.resources.schema import Number, Part
-from inferno_operator.runtime.files import find_sample
+from inferno_operator.runtime.files import find_sample, read_bytes
 from inferno_optimizer.caveats import MOST_USE
 from inferno_optimizer.errors import InfernoError, InputError
 from inferno_optimizer.replay.account import Account, Incident, divide_sums, find_worst_incidents
@@ -41,9 +43,8 @@ from inferno_optimizer.replay.fleet import (
     set_parameters,
     slow_down,
 )
-from inferno_optimizer.replay.hindsight import FloorOfTrace, find_best_homes
 from inferno_optimizer.replay.plant import LeadTime
-from inferno_optimizer.replay.policies import BOUND, POLICIES
+from inferno_optimizer.replay.policies import BOUND, POLICIES, FloorOfTrace, find_best_homes
 from inferno_optimizer.replay.policy import NamedPolicy, OwnWindows, Policy
 from inferno_optimizer.replay.replay import Scenario, replay
 from inferno_optimizer.replay.trace import Trace, assign_clients
@@ -70,6 +71,7 @@ SAMPLES: Mapping[str, tuple[str, str]] = MappingProxyType(
 TOLD_STEPS = 1000  # steps of a replay between two messages about its progress
 
 Warn = Callable[[Iterable[str]], None]
+Form = TypeVar("Form", bound=Part)
 Name = TypeVar("Name", bound=Hashable)
 Result = TypeVar("Result")
 
@@ -180,13 +182,18 @@ def build_scenario(
     really = perturb_profiles(
         slow_down(true, settings.slower), settings.error, np.random.default_rng(settings.seed)
     )
+    named = [measures[name].windows if name in measures else None for name in names]
+    windows = (
+        [own.short_seconds if own else np.nan for own in named],
+        [own.long_seconds if own else np.nan for own in named],
+    )
     return Scenario(
         fleet=build_fleet(really)[0],
         believed=fleet,
         trace=part.every(settings.step_seconds),
         lead=LeadTime(settings.lead_time_seconds, settings.lead_time_cov),
         seed=settings.seed,
-        windows=_list_own_windows(names, measures),
+        windows=OwnWindows(*(np.array(each, dtype=np.float64) for each in windows)),
         poisson=settings.poisson,
     )
 
@@ -215,15 +222,6 @@ def _list_doubts(fleet: ReplayFleet, trace: Trace, origin: str) -> Iterator[str]
         )
 
 
-def _list_own_windows(servers: Sequence[str], measures: Mapping[str, Measure]) -> OwnWindows:
-    named = [measures[name].windows if name in measures else None for name in servers]
-    short, long = (
-        np.array([getattr(own, length) if own else np.nan for own in named], dtype=np.float64)
-        for length in ("short_seconds", "long_seconds")
-    )
-    return OwnWindows(short, long)
-
-
 def _refuse_unknown_clients(
     trace: Trace, servers: Sequence[str], left_out: Sequence[str], origin: str
 ) -> None:
@@ -239,6 +237,26 @@ def _refuse_unknown_clients(
         raise InputError(f"{place}: client {client!r} is no server of the fleet{near}")
 
 
+def read_form(form: type[Form], file: Path) -> tuple[Form, Document]:
+    """Read a file of one document; an InputError names the line and the field."""
+    first, *others = parse_documents(read_bytes(str(file)), str(file))
+    if others:
+        raise InputError(f"{others[0].origin}: the file must have one document")
+    try:
+        return read_part(form, first.content), first
+    except ManifestError as error:
+        raise InputError(f"{first.place(error.steps)}: {error.path} {error.problem}") from error
+
+
+def read_settings(file: Path | None, given: Mapping[str, object]) -> ReplaySettings:
+    """Read the settings of a replay, of which some may be given; `truth` is beside the file."""
+    settings = ReplaySettings() if file is None else read_form(ReplaySettings, file)[0]
+    if file and settings.truth:
+        settings = settings.model_copy(update={"truth": str(file.parent / settings.truth)})
+    own = {name: value for name, value in given.items() if value is not None}
+    return settings.model_copy(update=own)
+
+
 def find_policy(name: str) -> NamedPolicy:
     """Return the policy of a name, or of `module:name` in the folder of the command.
 
@@ -249,38 +267,35 @@ def find_policy(name: str) -> NamedPolicy:
     name = name.removesuffix(BEST)
     if name in POLICIES:
         return POLICIES[name]
-    if name in SAMPLES:
-        file, attribute = SAMPLES[name]
-        policy = getattr(load_sample(file), attribute)
-    else:
-        policy = import_policy(name)
+    _, policy = _load_policy(name)
     return NamedPolicy(name, policy, percentiles=getattr(policy, "percentiles", True))
 
 
 def find_policy_files(name: str) -> list[Path]:
     """Return the file of a policy that `find_policy` loads; none of one of the optimizer."""
     name = name.removesuffix(BEST)
-    if name in POLICIES:
-        return []
-    is_sample = name in SAMPLES
-    module = load_sample(SAMPLES[name][0]) if is_sample else import_module(name.partition(":")[0])
-    return [Path(module.__file__)] if module.__file__ else []
+    file = None if name in POLICIES else _load_policy(name)[0].__file__
+    return [Path(file)] if file else []
 
 
-def import_policy(name: str) -> Policy:
-    """Import `module:name`, with the folder of the command to look in."""
-    module, colon, attribute = name.partition(":")
+def _load_policy(name: str) -> tuple[ModuleType, Policy]:
+    """Load a policy of `samples/policies`, or `module:name` with the folder of the command."""
+    if name in SAMPLES:
+        file, attribute = SAMPLES[name]
+        module = load_sample(file)
+        return module, getattr(module, attribute)
+    module_name, colon, attribute = name.partition(":")
     if not colon:
-        known = sorted({*POLICIES, *SAMPLES})
-        raise InputError(f"no policy is named {name!r}{alternatives(name, known)}")
+        near = alternatives(name, sorted({*POLICIES, *SAMPLES}))
+        raise InputError(f"no policy is named {name!r}{near}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        policy: Policy = getattr(import_module(module), attribute)
+        module = import_module(module_name)
+        return module, getattr(module, attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(f"policy {name!r}: {error}") from error
     finally:
         sys.path.pop(0)
-    return policy
 
 
 @cache
@@ -306,29 +321,22 @@ def replay_policies(
     wanted = list(dict.fromkeys((BOUND.name, *names)))
     for name in wanted:
         find_policy(name)  # an unknown one is refused before the first replay
-    accounts = dict(_yield_accounts(scenario, wanted, tell, jobs))
+    accounts: dict[str, Account] = {}
+    if jobs == 1:
+        accounts = {name: replay_policy(scenario, name, tell) for name in wanted}
+    else:
+        calls = {name: (scenario, name) for name in wanted}
+        with processes(jobs) as executor:
+            for name, account in yield_completed(executor, replay_policy, calls):
+                accounts[name] = account
+                tell(f"replayed {name}")
     bound = accounts[BOUND.name]
     return [Replayed(name, accounts[name], bound) for name in names]
 
 
-def _yield_accounts(
-    scenario: Scenario, names: Sequence[str], tell: Callable[[str], None], jobs: int
-) -> Iterator[tuple[str, Account]]:
-    if jobs == 1:
-        yield from ((name, replay_policy(scenario, name, tell)) for name in names)
-        return
-    calls = {name: (scenario, name) for name in names}
-    with processes(jobs) as executor:
-        for name, account in yield_completed(executor, replay_policy, calls):
-            yield name, account
-            tell(f"replayed {name}")
-
-
-def _ignore(_: str) -> None:
-    """Tell nothing."""
-
-
-def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _ignore) -> Account:
+def replay_policy(
+    scenario: Scenario, name: str, tell: Callable[[str], None] = lambda _: None
+) -> Account:
     """Replay with the policy of a name, and tell how far it is.
 
     Raises InputError if a policy of the user fails.
@@ -351,13 +359,10 @@ def replay_policy(scenario: Scenario, name: str, tell: Callable[[str], None] = _
     except Exception as error:  # the code of a policy of the user may raise anything
         if policy.name in {*POLICIES, *SAMPLES} or isinstance(error, InfernoError):
             raise
-        raise InputError(_describe_failure(name, error)) from error
-
-
-def _describe_failure(name: str, error: Exception) -> str:
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    what = traceback.format_exception_only(error)[-1].strip()
-    return f"policy {name!r} failed: {what} ({Path(place.filename).name}:{place.lineno})"
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = traceback.format_exception_only(error)[-1].strip()
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        raise InputError(f"policy {name!r} failed: {what} ({where})") from error
 
 
 WORST_TOLD = 10  # most times at which targets were missed that are shown for each policy
@@ -365,31 +370,32 @@ WORST_TOLD = 10  # most times at which targets were missed that are shown for ea
 
 def build_document(scenario: Scenario, replays: Sequence[Replayed]) -> Mapping[str, object]:
     """The result as JSON; costs in cents, with all servers and each of them."""
-    trace = scenario.trace
-    return {
-        "hours": trace.seconds / SECONDS_PER_HOUR,
-        "stepSeconds": trace.step_s,
-        "policies": [_build_policy_document(scenario, replayed) for replayed in replays],
-    }
+    trace, accelerators = scenario.trace, scenario.fleet.accelerators
+    policies = [
+        {
+            **Row.of(replayed, "", slice(None)).document(),
+            "regret": replayed.regret,
+            "shareOfOptimum": replayed.share_of_optimum,
+            "cardHours": replayed.account.card_hours,
+            "classes": [row.of_class() for row in list_class_rows(replayed)],
+            "servers": [row.document() for row in list_server_rows(replayed)],
+            "worst": [
+                build_incident_document(incident, trace.step_s)
+                for incident in find_worst_incidents(
+                    replayed.account, trace, accelerators, WORST_TOLD
+                )
+            ],
+        }
+        for replayed in replays
+    ]
+    hours = trace.seconds / SECONDS_PER_HOUR
+    return {"hours": hours, "stepSeconds": trace.step_s, "policies": policies}
 
 
-def _build_policy_document(scenario: Scenario, replayed: Replayed) -> Mapping[str, object]:
-    account = replayed.account
-    everything = Row.of(replayed, "", slice(None))
-    return {
-        **everything.document(),
-        "regret": replayed.regret,
-        "shareOfOptimum": replayed.share_of_optimum,
-        "cardHours": account.card_hours,
-        "classes": [row.of_class() for row in list_class_rows(replayed)],
-        "servers": [row.document() for row in list_server_rows(replayed)],
-        "worst": [
-            build_incident_document(incident, scenario.trace.step_s)
-            for incident in find_worst_incidents(
-                account, scenario.trace, scenario.fleet.accelerators, WORST_TOLD
-            )
-        ],
-    }
+AS_THEY_ARE = (
+    *("outside", "within", "rate", "able", "waiting"),
+    *("replicas", "ready", "refused", "before"),
+)
 
 
 def build_incident_document(incident: Incident, step_s: float) -> Mapping[str, object]:
@@ -401,15 +407,7 @@ def build_incident_document(incident: Incident, step_s: float) -> Mapping[str, o
         "startSeconds": incident.first * step_s,
         "endSeconds": (incident.last + 1) * step_s,
         "worstSeconds": incident.worst * step_s,
-        "outside": incident.outside,
-        "within": incident.within,
-        "rate": incident.rate,
-        "able": incident.able,
-        "waiting": incident.waiting,
-        "replicas": incident.replicas,
-        "ready": incident.ready,
-        "refused": incident.refused,
-        "before": incident.before,
+        **{name: getattr(incident, name) for name in AS_THEY_ARE},
         "changedSeconds": incident.changed * step_s,
         "cause": incident.cause.value,
     }
@@ -496,14 +494,8 @@ def write_csv(replays: Sequence[Replayed]) -> str:
 
 def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
     """The floor as JSON; costs in cents."""
-    servers = zip(
-        floor.servers,
-        floor.cost,
-        floor.replicas,
-        floor.most_replicas,
-        floor.accelerators,
-        strict=True,
-    )
+    amounts = zip(floor.cost, floor.replicas, floor.most_replicas, strict=True)
+    servers = zip(floor.servers, amounts, floor.accelerators, strict=True)
     cards = zip(floor.types, floor.cards, floor.most_cards, floor.capacity, strict=True)
     return {
         "hours": floor.hours,
@@ -516,7 +508,7 @@ def build_floor_document(floor: FloorOfTrace) -> Mapping[str, object]:
                 "mostReplicas": int(most),
                 "accelerators": dict(accelerators),
             }
-            for name, cost, replicas, most, accelerators in servers
+            for name, (cost, replicas, most), accelerators in servers
         ],
         "cards": {
             name: {"mean": float(mean), "most": int(most), "available": int(available)}

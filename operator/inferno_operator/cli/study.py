@@ -5,35 +5,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 import inferno_optimizer
-from inferno_operator.cli import options
-from inferno_operator.cli.offline.documents import parse_documents
+from inferno_operator.cli import options, replay
 from inferno_operator.cli.offline.manifests import read_documents
 from inferno_operator.cli.offline.system import OnUnknown, list_measures, parse_system
 from inferno_operator.cli.offline.traces import read_trace
-from inferno_operator.cli.replay import (
-    Replayed,
-    ReplayedLoad,
-    ReplaySettings,
-    Row,
-    Warn,
-    build_scenario,
-    divide,
-    find_policy,
-    find_policy_files,
-    replay_policy,
-)
 from inferno_operator.cli.tables.table import Part as Printed
 from inferno_operator.cli.tables.table import TextTable
-from inferno_operator.resources.parsing import ManifestError, read_part
 from inferno_operator.resources.schema import Items, NonEmptyText, Number, Part
 from inferno_operator.runtime.files import append_bytes, read_bytes, write_bytes
 from inferno_optimizer.errors import InputError, UnavailableError
@@ -41,7 +26,6 @@ from inferno_optimizer.replay.policies import BOUND
 from inferno_optimizer.replay.replay import Scenario
 
 NAMES, KEY = ("fleet", "trace", "setting", "policy"), "key"
-NotNegative = Annotated[Number, Field(ge=0)]
 Result = Mapping[str, Any]  # the columns of `Row`, `hours` and `cardHours`, as JSON
 
 
@@ -53,11 +37,11 @@ class _Fleet(Part):
 class _Trace(Part):
     name: NonEmptyText
     file: NonEmptyText
-    hours: NotNegative = 0
+    hours: Annotated[Number, Field(ge=0)] = 0
     scale: Annotated[Number, Field(ge=0, le=options.MAX_SCALE)] = 1
 
 
-class _Setting(ReplaySettings):
+class _Setting(replay.ReplaySettings):
     name: NonEmptyText
 
 
@@ -74,23 +58,15 @@ class Study(Part):
 
 def read_study(file: Path) -> Study:
     """Read a study; an InputError names the wrong field, or the name that is there twice."""
-    first, *others = parse_documents(read_bytes(str(file)), str(file))
-    if others:
-        raise InputError(f"{others[0].origin}: a study is one document")
-    try:
-        study = read_part(Study, first.content)
-    except ManifestError as error:
-        raise InputError(f"{first.place(error.steps)}: {error.path} {error.problem}") from error
-    for field in ("fleets", "traces", "settings", "policies"):
+    study, document = replay.read_form(Study, file)
+    for field in Study.model_fields:
         names = [getattr(each, "name", each) for each in getattr(study, field)]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(f"{first.place([field])}: {field}: {twice!r} is there twice")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"{document.place([field])}: {field}: {twice[0]!r} is there twice")
     return study
 
 
-@dataclass(frozen=True, slots=True)
-class StudyRun:
+class StudyRun(NamedTuple):
     """A replay of a study, and what its parts are called there.
 
     `key` is a digest of all that the result depends on: objects, load, setting, policy, version.
@@ -104,16 +80,13 @@ class StudyRun:
     key: str
     scenario: Scenario
 
-    @property
-    def names(self) -> dict[str, str]:
-        """What its parts are called, by what they are."""
-        return {name: getattr(self, name) for name in NAMES}
-
     def __str__(self) -> str:
-        return ", ".join(self.names.values())
+        return f"{self.fleet}, {self.trace}, {self.setting}, {self.policy}"
 
 
-def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Iterator[StudyRun]:
+def list_runs(
+    study: Study, folder: Path, unknown: OnUnknown, warn: replay.Warn
+) -> Iterator[StudyRun]:
     """Yield the replays of a study, in its order; each load is also replayed with the bound.
 
     Paths begin in `folder`; `unknown` and `warn` are called with unknown fields, and with what was
@@ -121,13 +94,13 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
     """
     policies = list(dict.fromkeys((BOUND.name, *study.policies)))
     for policy in policies:
-        find_policy(policy)  # an unknown one is refused before the first replay
+        replay.find_policy(policy)  # an unknown one is refused before the first replay
     program = _hash_files(sorted(Path(inferno_optimizer.__file__).parent.rglob("*.py")))
-    code = {policy: _hash_files(find_policy_files(policy)) for policy in policies}
+    code = {policy: _hash_files(replay.find_policy_files(policy)) for policy in policies}
     for fleet, trace in product(study.fleets, study.traces):
         file = str(folder / trace.file)
         documents = read_documents(str(folder / path) for path in fleet.paths)
-        load = ReplayedLoad(read_trace(file), file, trace.hours, trace.scale)
+        load = replay.ReplayedLoad(read_trace(file), file, trace.hours, trace.scale)
         system = parse_system(documents, unknown, warn, load.means)
         inputs = _digest(
             [document.content for document in documents],
@@ -137,14 +110,13 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
             version("inferno-operator"),
         )
         for setting in study.settings:
-            file = str(folder / setting.truth) if setting.truth else ""
-            true = read_documents([file]) if file else []
+            true = read_documents([str(folder / setting.truth)] if setting.truth else [])
             performing = [document.content for document in true]
             made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)
-            scenario = build_scenario(
+            scenario = replay.build_scenario(
                 system,
                 load,
-                setting.model_copy(update={"truth": file}),
+                setting.model_copy(update={"truth": str(folder / setting.truth)}),
                 warn,
                 truth=parse_system(true, unknown).profiles if true else (),
                 measures=list_measures(documents),
@@ -155,10 +127,7 @@ def list_runs(study: Study, folder: Path, unknown: OnUnknown, warn: Warn) -> Ite
 
 
 def _hash_files(files: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _digest(*parts: object) -> str:
@@ -167,8 +136,8 @@ def _digest(*parts: object) -> str:
 
 def compute_result(scenario: Scenario, policy: str) -> Result:
     """Replay, and return the sums over all servers; the bound is another run of the study."""
-    account = replay_policy(scenario, policy)
-    row = Row.of(Replayed(policy, account, account), "", slice(None)).document()
+    account = replay.replay_policy(scenario, policy)
+    row = replay.Row.of(replay.Replayed(policy, account, account), "", slice(None)).document()
     return {**row, "hours": account.hours, "cardHours": account.card_hours}
 
 
@@ -218,15 +187,14 @@ def open_results(file: Path) -> Callable[[StudyRun, Result], None]:
 
     An InputError says that the file cannot be written, now or later.
     """
-    if file.exists():
-        content = read_bytes(file)
-        whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:  # a line that was cut short
-            write_bytes(file, whole)
+    content = read_bytes(file) if file.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:  # a line that was cut short
+        write_bytes(file, whole)
     append_bytes(file, b"")
 
     def add(run: StudyRun, result: Result) -> None:
-        line = json.dumps({KEY: run.key, **run.names, **result})
+        line = json.dumps({KEY: run.key, **dict(zip(NAMES, run, strict=False)), **result})
         append_bytes(file, f"{line}\n".encode())
 
     return add
@@ -239,18 +207,13 @@ def list_rows(
 
     A bound that nobody asked for is left out; costs are in cents.
     """
-    asked = [each for each in runs if each.policy in study.policies]
-    bounds = {
-        (each.fleet, each.trace, each.setting): results[each.key]["cost"]
-        for each in runs
-        if each.policy == BOUND.name
-    }
+    bounds = {run[:3]: results[run.key]["cost"] for run in runs if run.policy == BOUND.name}
     rows = []
-    for run in asked:
-        result, bound = results[run.key], bounds[run.fleet, run.trace, run.setting]
-        cost = result["cost"]
-        own = {"regret": float(cost - bound), "shareOfOptimum": divide(bound, cost)}
-        rows.append({**run.names, **result, **own})
+    for run in (each for each in runs if each.policy in study.policies):
+        result, bound = results[run.key], bounds[run[:3]]
+        share = replay.divide(bound, result["cost"])
+        own = {"regret": float(result["cost"] - bound), "shareOfOptimum": share}
+        rows.append({**dict(zip(NAMES, run, strict=False)), **result, **own})
     return rows
 
 

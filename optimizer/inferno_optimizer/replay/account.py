@@ -27,22 +27,13 @@ NO_PLACE = -1
 class History:
     """What happened, step by step; arrays have the shape (steps, servers), if nothing else is said.
 
-    Attributes
-    ----------
-    cost
-        Cost of all replicas, with those that start [cents/hour]; shape (steps,).
-    on_accelerator
-        Replicas on each accelerator; shape (steps, accelerators).
-    replicas, ready, refused
-        Replicas that there were, those of them that served, and those for which there was no card.
-    place
-        The accelerator on which most of them served, or the last one on which any did.
-    able
-        The highest rate at which those that served can work [requests/s].
-    waiting
-        Requests in line at the end of the step.
-    delay_within, itl_within
-        Shares of the requests within the targets of wait and TTFT, and within that of the ITL.
+    `cost` is that of all replicas, with those that start [cents/hour], of shape (steps,);
+    `on_accelerator` has the replicas on each one, of shape (steps, accelerators). `replicas` are
+    those that there were, `ready` those of them that served, and `refused` those for which there
+    was no card; `place` is the accelerator on which most of them served, or the last one on which
+    any did. `able` is the highest rate at which they can work [requests/s], and `waiting` are the
+    requests in line at the end. `delay_within` and `itl_within` are the shares of the requests
+    within the targets of wait and TTFT, and within that of the ITL.
     """
 
     cost: FloatArray
@@ -60,25 +51,13 @@ class History:
     def empty(cls, fleet: ReplayFleet, steps: int) -> "History":
         """A history to be written, in which nothing has happened yet."""
         servers, accelerators = fleet.shape
-
-        def counts(value: int = 0) -> Counts:
-            return np.full((steps, servers), value, dtype=np.int32)
-
-        def amounts() -> Amounts:
-            return np.zeros((steps, servers), dtype=np.float32)
-
-        return cls(
-            cost=np.zeros(steps),
-            on_accelerator=np.zeros((steps, accelerators), dtype=np.int64),
-            replicas=counts(),
-            ready=counts(),
-            refused=counts(),
-            place=counts(NO_PLACE),
-            able=amounts(),
-            waiting=amounts(),
-            delay_within=amounts(),
-            itl_within=amounts(),
-        )
+        on_accelerator = np.zeros((steps, accelerators), np.int64)
+        replicas, ready, refused = np.zeros((3, steps, servers), np.int32)
+        place = np.full((steps, servers), NO_PLACE, np.int32)
+        counts = (replicas, ready, refused, place)
+        able, waiting, delay_within, itl_within = np.zeros((4, steps, servers), np.float32)
+        amounts = (able, waiting, delay_within, itl_within)
+        return cls(np.zeros(steps), on_accelerator, *counts, *amounts)
 
     @property
     def within(self) -> Amounts:
@@ -113,32 +92,13 @@ ENOUGH = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What happened in a replay; sums and means over the whole trace.
+    """What happened in a replay; arrays have the shape (servers,), in the order of the names.
 
-    Attributes
-    ----------
-    servers, classes
-        Names of the servers, and of their classes; arrays of shape (servers,) are in this order.
-    hours
-        Length of the trace.
-    cost
-        What the replicas of each server cost, with those that start and drain [cents].
-    card_hours
-        Hours of cards by type.
-    requests
-        Requests that arrived.
-    delay_within, itl_within, within
-        Requests within the targets of wait and TTFT, within that of the ITL, and within both.
-    missed_minutes
-        Minutes in which fewer than `ENOUGH` of the requests were within both.
-    replicas
-        Mean number of replicas.
-    started
-        Replicas that were started.
-    moves
-        Changes of accelerator.
-    history
-        What happened in each step.
+    `hours` is the length of the trace. `cost` is that of the replicas, with those that start and
+    drain [cents]; `card_hours` are by type. Of the `requests` that arrived, `delay_within` and
+    `itl_within` were within the targets of wait and TTFT, and within that of the ITL, `within` in
+    both; in `missed_minutes` fewer than `ENOUGH` of them were. `replicas` is the mean number,
+    `started` those that were started, and `moves` are changes of accelerator.
     """
 
     servers: tuple[str, ...]
@@ -173,54 +133,34 @@ def divide_sums(part: FloatArray, whole: FloatArray) -> float:
     return float(part.sum()) / total if total > 0 else 1.0
 
 
-@dataclass(slots=True)
-class Recorder:
-    """Writes down each step of a replay.
+def build_account(
+    plant: Plant, trace: Trace, history: History, present: IntArray, drain_s: float
+) -> Account:
+    """Sum up a replay of a trace.
 
     `present` is the sum of the replicas over the steps, of shape (servers, accelerators); a replica
     that is taken away costs for `drain_s` seconds more.
     """
-
-    fleet: ReplayFleet
-    trace: Trace
-    drain_s: float
-    present: IntArray
-    history: History
-
-    @classmethod
-    def of(cls, fleet: ReplayFleet, trace: Trace, drain_s: float) -> "Recorder":
-        """An empty record."""
-        nothing = np.zeros(fleet.shape, dtype=np.int64)
-        return cls(fleet, trace, drain_s, nothing, History.empty(fleet, trace.steps))
-
-    def record(self, step: int, plant: Plant, served: StepResult) -> None:
-        """Write down a step, after the plant has served it."""
-        self.present += plant.present
-        self.history.record(step, plant, served)
-
-    def account(self, plant: Plant) -> Account:
-        """The sums, with what the plant has counted."""
-        trace, history, hours = self.trace, self.history, self.trace.step_s / SECONDS_PER_HOUR
-        paid = self.present * hours + plant.drained * (self.drain_s / SECONDS_PER_HOUR)
-        cards = self.fleet.used_cards(paid).tolist()
-        requests = trace.rate * trace.step_s
-        missed = (history.within < ENOUGH) & (requests > 0)
-        return Account(
-            servers=tuple(server.name for server in self.fleet.servers),
-            classes=tuple(server.service_class for server in self.fleet.servers),
-            hours=trace.seconds / SECONDS_PER_HOUR,
-            cost=self.fleet.cost(paid),
-            card_hours=dict(zip(self.fleet.types, cards, strict=True)),
-            requests=requests.sum(axis=0),
-            delay_within=(requests * history.delay_within).sum(axis=0),
-            itl_within=(requests * history.itl_within).sum(axis=0),
-            within=(requests * history.within).sum(axis=0),
-            missed_minutes=missed.sum(axis=0) * trace.step_s / 60,
-            replicas=history.replicas.mean(axis=0),
-            started=plant.started.sum(axis=1),
-            moves=history.moves,
-            history=history,
-        )
+    fleet, hours = plant.fleet, trace.step_s / SECONDS_PER_HOUR
+    paid = present * hours + plant.drained * (drain_s / SECONDS_PER_HOUR)
+    requests = trace.rate * trace.step_s
+    missed = (history.within < ENOUGH) & (requests > 0)
+    return Account(
+        servers=tuple(server.name for server in fleet.servers),
+        classes=tuple(server.service_class for server in fleet.servers),
+        hours=trace.seconds / SECONDS_PER_HOUR,
+        cost=fleet.cost(paid),
+        card_hours=dict(zip(fleet.types, fleet.used_cards(paid).tolist(), strict=True)),
+        requests=requests.sum(axis=0),
+        delay_within=(requests * history.delay_within).sum(axis=0),
+        itl_within=(requests * history.itl_within).sum(axis=0),
+        within=(requests * history.within).sum(axis=0),
+        missed_minutes=missed.sum(axis=0) * trace.step_s / 60,
+        replicas=history.replicas.mean(axis=0),
+        started=plant.started.sum(axis=1),
+        moves=history.moves,
+        history=history,
+    )
 
 
 BACKLOG = 0.05
@@ -245,26 +185,12 @@ class Cause(StrEnum):
 class Incident:
     """Steps in a row in which a server missed its targets, and how it was in the worst of them.
 
-    Attributes
-    ----------
-    server, service_class, accelerator
-        Names; the accelerator is "" where no replica has served yet.
-    first, last, worst
-        Steps; in the worst one most requests were outside the targets.
-    outside
-        Requests outside the targets in all of these steps.
-    within
-        Share of the requests within the targets in the worst step.
-    rate, able
-        Requests/s that arrived, and those that the replicas could serve at most.
-    waiting
-        Requests in line at the end.
-    replicas, ready, refused
-        Replicas that there were, those that served, and those for which there was no card.
-    before, changed
-        The number before the last change, and the step of that change; without any, the first step.
-    cause
-        Why targets were missed.
+    The `accelerator` is "" where no replica has served yet. `first`, `last` and `worst` are steps;
+    in the worst one most requests were outside the targets. `outside` counts these of all steps;
+    what follows is of the worst step: the share `within` the targets, the requests/s that arrived
+    and that the replicas could serve at most, the requests in line at the end; replicas that there
+    were, those that served, and those for which there was no card. `before` is the number before
+    the last change, which was in step `changed`; without any, in the first one.
     """
 
     server: str
@@ -289,45 +215,27 @@ class Incident:
 def find_worst_incidents(
     account: Account, trace: Trace, accelerators: tuple[str, ...], count: int
 ) -> list[Incident]:
-    """The incidents with the most requests outside the targets, the worst one first.
+    """At most so many incidents with the most requests outside the targets, the worst one first.
 
-    Parameters
-    ----------
-    account
-        Of the replay of the trace.
-    trace
-        The load of its servers.
-    accelerators
-        Their names, in the order of the fleet.
-    count
-        So many at most.
+    The trace is the one that was replayed; names of accelerators are in the order of the fleet.
     """
     requests = trace.rate * trace.step_s
     outside = requests * (1.0 - account.history.within)
     missed = (account.history.within < ENOUGH) & (requests > 0)
     runs = [
-        _Run.of(outside[:, server], server, first, end)
+        (-float(outside[first:end, server].sum()), server, first, end)
         for server in range(len(account.servers))
         for first, end in find_runs(missed[:, server])
     ]
-    worst = sorted(runs, key=lambda run: (-run.outside, run.server, run.first))[:count]
-    return [_describe_run(account, trace, accelerators, run) for run in worst]
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Steps in a row, from `first` to the one before `end`; in `worst` most requests missed."""
-
-    server: int
-    first: int
-    end: int
-    worst: int
-    outside: float
-
-    @classmethod
-    def of(cls, outside: FloatArray, server: int, first: int, end: int) -> "_Run":
-        own = outside[first:end]
-        return cls(server, first, end, first + int(own.argmax()), float(own.sum()))
+    incidents = []
+    for total, server, first, end in sorted(runs)[:count]:
+        worst = first + int(outside[first:end, server].argmax())
+        incidents.append(
+            _describe_incident(
+                account, trace, accelerators, server, (first, end - 1, worst), -total
+            )
+        )
+    return incidents
 
 
 def find_runs(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
@@ -336,54 +244,44 @@ def find_runs(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tup
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _describe_run(
-    account: Account, trace: Trace, accelerators: tuple[str, ...], run: _Run
+def _describe_incident(
+    account: Account,
+    trace: Trace,
+    accelerators: tuple[str, ...],
+    server: int,
+    steps: tuple[int, int, int],
+    outside: float,
 ) -> Incident:
-    history, server, worst = account.history, run.server, run.worst
+    history, worst = account.history, steps[2]
     place = history.place[worst, server]
-    counts = history.replicas[: worst + 1, server]
-    changed = _find_last_change(counts)
-    replicas, ready, refused = (
-        int(array[worst, server]) for array in (history.replicas, history.ready, history.refused)
-    )
-    rate, able, waiting, within = (
-        float(array[worst, server])
-        for array in (trace.rate, history.able, history.waiting, history.within)
-    )
-    return Incident(
-        server=account.servers[server],
-        service_class=account.classes[server],
-        accelerator=accelerators[place] if place >= 0 else "",
-        first=run.first,
-        last=run.end - 1,
-        worst=worst,
-        outside=run.outside,
-        within=within,
-        rate=rate,
-        able=able,
-        waiting=waiting,
-        replicas=replicas,
-        ready=ready,
-        refused=refused,
-        before=int(counts[max(changed - 1, 0)]),
-        changed=changed,
-        cause=_find_cause(refused, replicas - ready, rate, able, waiting, trace.step_s),
-    )
-
-
-def _find_last_change(counts: Counts) -> int:
-    """The last step with another number of replicas than the one before; 0 without any."""
-    changes = np.flatnonzero(np.diff(counts)) + 1
-    return int(changes[-1]) if changes.size else 0
-
-
-def _find_cause(
-    refused: int, starting: int, rate: float, able: float, waiting: float, step_s: float
-) -> Cause:
+    numbers = history.replicas[: worst + 1, server]
+    changes = np.flatnonzero(np.diff(numbers)) + 1
+    changed = int(changes[-1]) if changes.size else 0
+    counts = (history.replicas, history.ready, history.refused)
+    amounts = (history.within, trace.rate, history.able, history.waiting)
+    replicas, ready, refused = (int(array[worst, server]) for array in counts)
+    within, rate, able, waiting = (float(array[worst, server]) for array in amounts)
+    cause = Cause.BACKLOG if waiting > BACKLOG * rate * trace.step_s else Cause.TOO_FULL
     if refused:
-        return Cause.NO_CARDS
-    if starting:
-        return Cause.STARTING
-    if rate >= able:
-        return Cause.TOO_FEW
-    return Cause.BACKLOG if waiting > BACKLOG * rate * step_s else Cause.TOO_FULL
+        cause = Cause.NO_CARDS
+    elif replicas > ready:
+        cause = Cause.STARTING
+    elif rate >= able:
+        cause = Cause.TOO_FEW
+    return Incident(
+        account.servers[server],
+        account.classes[server],
+        accelerators[place] if place >= 0 else "",
+        *steps,
+        outside,
+        within,
+        rate,
+        able,
+        waiting,
+        replicas,
+        ready,
+        refused,
+        int(numbers[max(changed - 1, 0)]),
+        changed,
+        cause,
+    )

@@ -87,14 +87,9 @@ class ReplayFleet:
 
 
 def build_fleet(system: System) -> tuple[ReplayFleet, list[Decision]]:
-    """The servers of a system that can be sized, and why others cannot.
+    """The servers of a system that can be sized, and why others cannot; without roles.
 
-    A replay has no replicas with roles.
-
-    Raises
-    ------
-    InputError
-        No server can be sized.
+    Raises InputError if no server can be sized.
     """
     catalogue = Catalogue(replace(system.by_name(), roles=()))
     outcomes = [catalogue.case(server) for server in catalogue.system.servers]
@@ -107,12 +102,18 @@ def build_fleet(system: System) -> tuple[ReplayFleet, list[Decision]]:
     row = find_rows(candidates.pairs, (len(system.servers), len(system.accelerators)))
     possible, types = row != NOWHERE, candidates.types
     limits = TargetLimits.of([case.target for case in candidates.cases])
+    cost = np.where(candidates.usable, candidates.cost, np.inf)[row]
+    home = np.where(possible, cost, np.inf).argmin(axis=1)
+    for server, own in enumerate(system.servers):
+        place = catalogue.accelerators.get(own.current.accelerator)
+        if place is not None and possible[server, place]:
+            home[server] = place
     fleet = ReplayFleet(
         catalogue=catalogue,
         cases=candidates.cases,
         accelerators=tuple(a.name for a in system.accelerators),
         types=types,
-        home=_choose_homes(system, candidates, row),
+        home=home,
         unit_cost=np.where(possible, candidates.unit_cost[row], 0.0),
         cards=np.where(possible, candidates.pairs.cards[row], 0),
         card_type=np.array([types.index(a.type) for a in system.accelerators], dtype=np.int64),
@@ -130,19 +131,6 @@ def find_rows(pairs: Pairs, shape: tuple[int, int]) -> IntArray:
     row = np.full(shape, NOWHERE)
     row[pairs.case, pairs.accelerator] = np.arange(len(pairs.case))
     return row
-
-
-def _choose_homes(system: System, candidates: Candidates, row: IntArray) -> IntArray:
-    """Where each server runs; of the others, the cheapest that meets the targets."""
-    cost = np.where(candidates.usable, candidates.cost, np.inf)[row]
-    cost = np.where(row == NOWHERE, np.inf, cost)
-    home: IntArray = cost.argmin(axis=1)
-    places = {accelerator.name: i for i, accelerator in enumerate(system.accelerators)}
-    for server, own in enumerate(row):
-        place = places.get(system.servers[server].current.accelerator)
-        if place is not None and own[place] != NOWHERE:
-            home[server] = place
-    return home
 
 
 def set_loads(system: System, rate: FloatArray, lengths: FloatArray) -> System:
@@ -172,10 +160,7 @@ def perturb_profiles(system: System, error: float, random: np.random.Generator) 
 def set_parameters(system: System, truth: Sequence[PerformanceProfile]) -> System:
     """The system whose profiles have the parameters of others, where there are others.
 
-    Raises
-    ------
-    InputError
-        The system has no profile of such a model on such an accelerator.
+    Raises InputError if the system has no profile of such a model on such an accelerator.
     """
     true = {(profile.model, profile.accelerator): profile.parameters for profile in truth}
     pairs = {(profile.model, profile.accelerator) for profile in system.profiles}
@@ -194,8 +179,8 @@ def scale_profile(profile: PerformanceProfile, factors: float | FloatArray) -> P
     """The profile with its times multiplied by a factor, or each by one of its own."""
     times = list_times(profile)
     scaled = (np.array([*times.values()]) * factors).tolist()
-    scaled_times = dict(zip(times, scaled, strict=True))
-    return replace(profile, parameters=replace(profile.parameters, **scaled_times))
+    parameters = replace(profile.parameters, **dict(zip(times, scaled, strict=True)))
+    return replace(profile, parameters=parameters)
 
 
 def list_times(profile: PerformanceProfile) -> dict[str, float]:
@@ -316,11 +301,19 @@ class SizedFleet:
     def _size(self, servers: IntArray) -> FloatArray:
         """The highest, the least and the full rates; shape (these servers, 3, accelerators)."""
         candidates = _build_candidates(self._fleet, servers, self._lengths)
-        row = find_rows(candidates.pairs, (len(servers), self._fleet.shape[1]))
-        fits = _find_fitting_rows(candidates)
-        able = np.where(fits, candidates.sizing.max_rate, 0.0)
-        full = np.where(fits, _full_rates(candidates.pairs), 0.0)
-        rates = np.stack((able, candidates.pairs.demand, full))[:, row] * MS_PER_SECOND
+        pairs = candidates.pairs
+        full = np.zeros(len(pairs.case))
+        for group in pairs.groups:
+            order = np.argsort(-group.replicas.model.batch, kind="stable")
+            model = group.replicas.take(order).model
+            batch = model.batch.astype(np.float64)
+            full[group.rows[order]] = 1.0 / model.intervals(slice(0, len(batch)), batch)
+        memory = np.array([profile.max_tokens for profile in candidates.system.profiles])
+        kept = np.array([case.server.load.tokens_kept for case in candidates.cases])
+        fits = (memory[pairs.profile] <= 0) | (kept[pairs.case] <= memory[pairs.profile])
+        able, full = (np.where(fits, rate, 0.0) for rate in (candidates.sizing.max_rate, full))
+        row = find_rows(pairs, (len(servers), self._fleet.shape[1]))
+        rates = np.stack((able, pairs.demand, full))[:, row] * MS_PER_SECOND
         return np.where(row != NOWHERE, rates, 0.0).transpose(1, 0, 2)
 
     def demand(self, rate: FloatArray) -> FloatArray:
@@ -363,17 +356,6 @@ def count_requests_held(fleet: ReplayFleet, lengths: FloatArray) -> FloatArray:
     return np.where(row != NOWHERE, requests[row], 0.0)
 
 
-def _full_rates(pairs: Pairs) -> FloatArray:
-    """The rate of a full batch of each pair [requests/ms]."""
-    rates = np.zeros(len(pairs.case))
-    for group in pairs.groups:
-        order = np.argsort(-group.replicas.model.batch, kind="stable")
-        model = group.replicas.take(order).model
-        batch = model.batch.astype(np.float64)
-        rates[group.rows[order]] = 1.0 / model.intervals(slice(0, len(batch)), batch)
-    return rates
-
-
 def size_epochs(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[slice, SizedFleet]]:
     """The sizing of a fleet in each epoch of a trace."""
     sized = SizedFleet(fleet)
@@ -383,14 +365,3 @@ def size_epochs(fleet: ReplayFleet, trace: Trace) -> Iterator[tuple[slice, Sized
 
 def _build_candidates(fleet: ReplayFleet, servers: IntArray, lengths: FloatArray) -> Candidates:
     return build_candidates(fleet.catalogue, build_cases(fleet, servers, lengths))
-
-
-def _find_fitting_rows(candidates: Candidates) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Rows whose replicas have memory for a request."""
-    memory = np.array([profile.max_tokens for profile in candidates.system.profiles])
-    kept = np.array([case.server.load.tokens_kept for case in candidates.cases])
-    most = memory[candidates.pairs.profile]
-    fits: np.ndarray[tuple[int], np.dtype[np.bool_]] = (most <= 0) | (
-        kept[candidates.pairs.case] <= most
-    )
-    return fits

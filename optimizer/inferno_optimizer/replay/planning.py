@@ -81,23 +81,18 @@ class CalibratedFleet:
         if seen.time_s < self._due_s:
             return False
         self._due_s = seen.time_s + INTERVAL_S
-        before = dict(self._found)
-        self._calibrate(seen.time_s)
-        if not any(_differ(before.get(pair), fitted) for pair, fitted in self._found.items()):
-            self._found = before
-            return False
-        self.fleet = self._build_believed_fleet()
-        return True
-
-    def _calibrate(self, now: float) -> None:
         pairs = sorted(self._windows)
         for pair in pairs:
             self._windows[pair] = retained(self._windows[pair])
         profiles = {(p.model, p.accelerator): p for p in self._typed.system.profiles}
         evidence = [Evidence(self._windows[pair], _find_prior(profiles[pair])) for pair in pairs]
-        for pair, result in zip(pairs, calibrate(evidence, now), strict=True):
-            if result.reason.usable:
-                self._found[pair] = result.upper
+        results = zip(pairs, calibrate(evidence, seen.time_s), strict=True)
+        found = self._found | {pair: each.upper for pair, each in results if each.reason.usable}
+        if not any(_differ(self._found.get(pair), fitted) for pair, fitted in found.items()):
+            return False
+        self._found = found
+        self.fleet = self._build_believed_fleet()
+        return True
 
     def _build_believed_fleet(self) -> ReplayFleet:
         """The fleet with the parameters that were found, and with an error of all others."""
@@ -173,9 +168,9 @@ NONE = -1
 
 
 class FleetPlans:
-    """Plans of a fleet with a solver, each from what there is.
+    """Plans of a fleet with a solver, each from what there is, of at least `fewest` replicas.
 
-    A server gets at least `fewest` replicas; `load_spread` is that of each server.
+    `load_spread` is that of each server.
     """
 
     def __init__(
@@ -183,7 +178,17 @@ class FleetPlans:
     ) -> None:
         system = replace(fleet.system, options=options)
         self._fleet, self._catalogue = fleet, Catalogue(system)
-        self._cases = [_set_minimum(case, fewest, load_spread) for case in fleet.cases]
+        self._cases = [
+            replace(
+                case,
+                server=replace(
+                    case.server,
+                    min_replicas=max(case.server.min_replicas, fewest),
+                    load_spread=load_spread,
+                ),
+            )
+            for case in fleet.cases
+        ]
         self._known: list[tuple[float, ...]] = [()] * len(self._cases)
         self._pairs = build_pairs(self._catalogue, self._cases, sorted_types(system))
         cards = cards_to_hand_out(self._catalogue, [])
@@ -193,18 +198,18 @@ class FleetPlans:
     def plan(
         self, rate: FloatArray, lengths: FloatArray, present: IntArray, destination: IntArray
     ) -> IntArray:
-        """Replicas of each server on each accelerator.
+        """Replicas of each server on each accelerator, for a load from what is `present`.
 
-        Parameters
-        ----------
-        rate, lengths
-            The load to plan for [requests/s], and mean lengths of shape (2, servers).
-        present
-            What there is; shape (servers, accelerators).
-        destination
-            The accelerator of each server that has just moved there; -1 of others.
+        `rate` is in requests/s, `lengths` has the shape (2, servers). `destination` is the
+        accelerator of each server that has just moved there; -1 of others.
         """
-        self._update(rate, lengths, present, destination)
+        place = present.argmax(axis=1)
+        count = present[np.arange(len(place)), place]
+        columns = (rate, *lengths, place, count, destination)
+        for row, now in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            if now != self._known[row]:
+                self._known[row] = now
+                self._cases[row] = self._build_case(row, *now)
         candidates = self._build_candidates(rate, lengths)
         served = np.bincount(candidates.pairs.case[candidates.usable], minlength=len(present)) > 0
         stays = np.where(served[:, None], 0, present)
@@ -221,30 +226,13 @@ class FleetPlans:
         return able
 
     def sum_rates(self, lengths: FloatArray, replicas: IntArray) -> FloatArray:
-        """The rate up to which replicas keep their targets, by the Models [requests/s].
+        """The rate up to which the replicas of each server keep their targets [requests/s].
 
-        Parameters
-        ----------
-        lengths
-            Mean lengths of shape (2, servers).
-        replicas
-            Replicas of each server on each accelerator.
+        Lengths have the shape (2, servers), replicas (servers, accelerators).
         """
         able = np.where(replicas > 0, self.find_rates(lengths), 0.0)
         rates: FloatArray = (replicas * able).sum(axis=1)
         return rates
-
-    def _update(
-        self, rate: FloatArray, lengths: FloatArray, present: IntArray, destination: IntArray
-    ) -> None:
-        """Bring the cases up to date that have another load, replicas or destination."""
-        place = present.argmax(axis=1)
-        count = present[np.arange(len(place)), place]
-        columns = (rate, *lengths, place, count, destination)
-        for row, now in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-            if now != self._known[row]:
-                self._known[row] = now
-                self._cases[row] = self._build_case(row, *now)
 
     def _build_case(
         self, row: int, rate: float, prompt: float, answer: float, place: int, count: int, goal: int
@@ -283,41 +271,19 @@ class FleetPlans:
         return matrix
 
 
-def _set_minimum(case: Case, fewest: int, load_spread: float) -> Case:
-    least = max(case.server.min_replicas, fewest)
-    server = replace(case.server, min_replicas=least, load_spread=load_spread)
-    return replace(case, server=server)
-
-
 @dataclass(frozen=True, slots=True)
 class PlanningRules:
     """How the operator plans; times in seconds.
 
-    Attributes
-    ----------
-    ahead
-        Whether plans are for the load that `forecast` expects; then changes by chance do not count,
-        and reductions wait.
-    calibrates
-        Whether it plans with what its replicas did, as with `calibrate: Use`; else with the Models.
-    corrects
-        Whether plans are for more load where replicas that should be enough miss targets.
-    exact
-        Whether the options of the fleet choose the solver; else it is the greedy one.
-    interval_s
-        Between two plans.
-    short_s, long_s
-        Load and lengths are means over the long time; the load is that over the short one where it
-        is significantly larger, or without `ahead`. Servers may have
-        others.
-    catch_up_s
-        In which a backlog is to be worked off.
-    window_s
-        Reductions go to the most that was planned in this time, or in two lead times.
-    largest_cut
-        Share of the replicas that a reduction takes at most; at least one replica.
-    way_down
-        How many of the replicas that serve may go within a window.
+    With `ahead`, plans are for the load that `forecast` expects, changes by chance do not count,
+    and reductions wait. It `calibrates` as with `calibrate: Use`, else it plans with the Models; it
+    `corrects` where replicas that should be enough miss targets, and plans for more load. The
+    options of the fleet choose an `exact` solver; else it is the greedy one. It plans every
+    `interval_s`. Load and lengths are means over `long_s`; the load is that over `short_s` where it
+    is significantly larger, or without `ahead`; servers may have others. A backlog is to be worked
+    off in `catch_up_s`. Reductions go to the most that was planned in `window_s`, or in two lead
+    times, and take a share of `largest_cut` at most, or one replica; `way_down` says how many of
+    the replicas that serve may go within a window.
     """
 
     ahead: bool = True
@@ -344,14 +310,17 @@ class Planner:
         self._plans = self._make_plans(
             self._calibrated.fleet if self._calibrated else setting.fleet
         )
-        short_s, self._long_s = _find_windows(rules, setting)
-        self._short_s = np.maximum(short_s, setting.step_s)
+        servers = len(setting.fleet.servers)
+        windows = np.full((2, servers), [[rules.short_s], [rules.long_s]])
+        if setting.windows is not None:
+            own = np.stack((setting.windows.short_s, setting.windows.long_s))
+            windows = np.where(np.isnan(own), windows, own)
+        self._short_s, self._long_s = np.maximum(windows[0], setting.step_s), windows[1]
         self._measured = RecentMeans(self._short_s, setting.step_s)
         self._lengths = RecentMeans(self._long_s, setting.step_s)
         self._usual = RecentMeans(self._long_s, setting.step_s)
         window = max(rules.window_s, 2 * setting.lead_s)
         self._wanted = RecentValues(window if rules.ahead else 0.0, interval)
-        servers = len(setting.fleet.servers)
         self._bound = ConformalBound(servers, setting.lead_s + interval, setting.step_s)
         priorities = [case.priority for case in setting.fleet.cases]
         self._by_priority = np.argsort(priorities, kind="stable")
@@ -371,7 +340,10 @@ class Planner:
         self._usual.add(seen.load.rate)
         self._lengths.add(seen.load.lengths)
         self._bound.add(self._measure_rate())
-        self._learn(seen)
+        if self._rules.corrects:
+            self._correct(seen)
+        if self._calibrated is not None and self._calibrated.add(seen):
+            self._plans, self._learned = self._make_plans(self._calibrated.fleet), True
         self._note_reductions(seen)
         if seen.time_s < self._due_s:
             return seen.present
@@ -379,15 +351,11 @@ class Planner:
         load = self._find_load(seen)
         if self._learned or (load != self._load).any():
             self._load, self._learned = load, False
-            self._plan = self._optimize(seen)
+            rate = self._load[0] * self._correction.factor
+            destination = np.where(self._may_move(rate, seen.time_s), NONE, self._place)
+            self._plan = self._plans.plan(rate, self._load[1:], seen.present, destination)
+            self._note_moves(rate, seen)
         return self._limit_reductions(self._delay_reductions(seen), seen)
-
-    def _learn(self, seen: Seen) -> None:
-        """Take note of what replicas do; plan anew where another performance is believed in."""
-        if self._rules.corrects:
-            self._correct(seen)
-        if self._calibrated is not None and self._calibrated.add(seen):
-            self._plans, self._learned = self._make_plans(self._calibrated.fleet), True
 
     def _correct(self, seen: Seen) -> None:
         """Plan for more, or less, than the load where latencies are not as the plan has them."""
@@ -419,21 +387,32 @@ class Planner:
         return np.asarray(asked & (served * self._correction.factor <= able))
 
     def _make_plans(self, fleet: ReplayFleet) -> FleetPlans:
-        """Plans at least one replica of each: what has none cannot be measured."""
-        return FleetPlans(
-            fleet, _choose_options(fleet.system.options, self._rules), 1, self._spread
+        """Plans of at least one replica of each: what has none cannot be measured."""
+        own = fleet.system.options
+        greedy = Options(
+            unlimited=own.unlimited,
+            saturation_policy=own.saturation_policy,
+            delayed_best_effort=own.delayed_best_effort,
+            no_swaps=own.no_swaps,
         )
+        return FleetPlans(fleet, own if self._rules.exact else greedy, 1, self._spread)
 
     def _find_load(self, seen: Seen) -> FloatArray:
         """What is measured or will be after a lead time, and what waits; rates in requests/s."""
         rate = self._measure_rate()
         ahead = rate * np.maximum(self._bound.ratio(rate), 1.0) if self._rules.ahead else rate
         planned = ahead + self._count_backlog(seen, rate) / self._rules.catch_up_s
-        return self._follow_load(np.vstack((planned, self._lengths.mean())))
+        load = np.vstack((planned, self._lengths.mean()))
+        if self._rules.ahead:
+            return followed(self._load, load, self._long_s)
+        return np.where(differs(self._load, load, MOVED).any(axis=0), load, self._load)
 
     def _count_backlog(self, seen: Seen, rate: FloatArray) -> FloatArray:
         """The requests that wait beyond what a healthy queue holds."""
-        usual = rate * self._find_patience_s() + seen.ready.sum(axis=1)
+        fleet = self._setting.fleet
+        limit_s = np.minimum(fleet.ttft_limit, fleet.wait_limit) / MS_PER_SECOND
+        patience_s = np.where(np.isfinite(limit_s), limit_s, 1.0)  # a target lets one wait
+        usual = rate * patience_s + seen.ready.sum(axis=1)
         beyond: FloatArray = np.maximum(seen.served.waiting - usual, 0.0)
         return beyond
 
@@ -444,34 +423,15 @@ class Planner:
             return newest
         return significant_rate(self._usual.mean(), self._long_s, [(newest, self._short_s)])
 
-    def _follow_load(self, load: FloatArray) -> FloatArray:
-        """The loads that plans are made for: the last ones where these differ by little."""
-        if self._rules.ahead:
-            return followed(self._load, load, self._long_s)
-        return np.where(differs(self._load, load, MOVED).any(axis=0), load, self._load)
-
-    def _find_patience_s(self) -> FloatArray:
-        """Time that a target lets a request wait [s]; 1 s without such a target."""
-        fleet = self._setting.fleet
-        limit = np.minimum(fleet.ttft_limit, fleet.wait_limit) / 1000.0
-        return np.where(np.isfinite(limit), limit, 1.0)
-
-    def _optimize(self, seen: Seen) -> IntArray:
-        """The plan of the optimizer for this load, from what is there."""
-        rate = self._load[0] * self._correction.factor
-        destination = np.where(self._may_move(rate, seen.time_s), NONE, self._place)
-        plan = self._plans.plan(rate, self._load[1:], seen.present, destination)
-        self._note_moves(plan, rate, seen)
-        return plan
-
     def _may_move(self, rate: FloatArray, time_s: float) -> BoolArray:
         """Whether servers have paid for their last move, or outgrow the loads it was judged by."""
         paid = time_s - self._moved_s >= payback_s(self._setting.lead_s)
         free = paid | outgrows(rate, self._moved_for, self._spread)
         return np.asarray(free | (not self._rules.ahead))
 
-    def _note_moves(self, plan: IntArray, rate: FloatArray, seen: Seen) -> None:
+    def _note_moves(self, rate: FloatArray, seen: Seen) -> None:
         """A server moves when a plan has another accelerator for it than the one before."""
+        plan = self._plan
         before = np.where(self._place == NONE, seen.present.argmax(axis=1), self._place)
         place = np.where(plan.any(axis=1), plan.argmax(axis=1), before)
         moves = place != before
@@ -487,7 +447,9 @@ class Planner:
         stays = (self._plan > 0) & (seen.present > 0)
         highest = self._wanted.highest().astype(np.int64)
         kept = kept_replicas(seen.present, highest, self._rules.largest_cut)
-        kept = np.where(_misses_targets(seen)[:, None], seen.present, kept)
+        within = (seen.served.delay_within >= ENOUGH) & (seen.served.itl_within >= ENOUGH)
+        misses = ~within & (seen.load.rate > 0)
+        kept = np.where(misses[:, None], seen.present, kept)
         more = np.where(stays, np.maximum(kept - self._plan, 0), 0)
         return self._plan + self._give_cards_left(more)
 
@@ -559,22 +521,6 @@ def _map_places(replicas: IntArray | FloatArray) -> dict[int, int]:
     return {place: int(replicas[place]) for place in np.flatnonzero(replicas).tolist()}
 
 
-def _find_windows(rules: PlanningRules, setting: Setting) -> tuple[FloatArray, FloatArray]:
-    """The short and the long window of each server [s]."""
-    usual = np.full((2, len(setting.fleet.servers)), [[rules.short_s], [rules.long_s]])
-    if setting.windows is not None:
-        own = np.stack((setting.windows.short_s, setting.windows.long_s))
-        usual = np.where(np.isnan(own), usual, own)
-    return usual[0], usual[1]
-
-
-def _misses_targets(seen: Seen) -> BoolArray:
-    """Whether servers miss a target now, as their latencies show."""
-    served = seen.served
-    within = (served.delay_within >= ENOUGH) & (served.itl_within >= ENOUGH)
-    return np.asarray(~within & (seen.load.rate > 0))
-
-
 def _compute_ratios(fleet: ReplayFleet, seen: Seen) -> FloatArray:
     """The largest ratio of a latency to its target.
 
@@ -585,15 +531,3 @@ def _compute_ratios(fleet: ReplayFleet, seen: Seen) -> FloatArray:
     delay = np.log(1.0 - ENOUGH) / np.log(beyond)
     ratios: FloatArray = np.maximum(seen.served.itl_ms / fleet.itl_limit, delay)
     return ratios
-
-
-def _choose_options(own: Options, rules: PlanningRules) -> Options:
-    """The options of a fleet, or with the greedy solver."""
-    if rules.exact:
-        return own
-    return Options(
-        unlimited=own.unlimited,
-        saturation_policy=own.saturation_policy,
-        delayed_best_effort=own.delayed_best_effort,
-        no_swaps=own.no_swaps,
-    )

@@ -67,7 +67,11 @@ class Curves:
     def __init__(self, fleet: ReplayFleet, *, percentiles: bool = False) -> None:
         self._fleet, self._percentiles = fleet, percentiles
         self._lengths = self._asked = np.zeros((2, len(fleet.servers)))
-        self._profile = _find_profiles(fleet)
+        self._profile = np.full(fleet.shape, -1)  # its place; -1 without one
+        for row, case in enumerate(fleet.cases):
+            for profile in case.profiles:
+                accelerator = fleet.system.profiles[profile].accelerator
+                self._profile[row, fleet.catalogue.accelerators[accelerator]] = profile
         self._known = ResultCache(MOST_KNOWN)
         self._filled = np.zeros(fleet.shape, dtype=np.bool_)
         self.table = np.zeros((*fleet.shape, COLUMNS, KNOTS))
@@ -82,18 +86,17 @@ class Curves:
             other = have_lengths_changed(lengths, self._lengths)
             self._lengths = np.where(other, lengths, self._lengths)
             self._filled[other] = False
-        new = np.flatnonzero(~self._filled[server, accelerator])
-        if new.size:
-            self._fill_tables(server[new], accelerator[new])
-        return new.size > 0
-
-    def _fill_tables(self, server: IntArray, accelerator: IntArray) -> None:
+        missing = ~self._filled[server, accelerator]
+        if not missing.any():
+            return False
+        server, accelerator = server[missing], accelerator[missing]
         columns = (server.tolist(), accelerator.tolist(), *round_lengths(self._lengths[:, server]))
-        keys = [*zip(*columns, strict=True)]
         self.table[server, accelerator] = self._known.of(
-            keys, lambda new: self._tabulate(server[new], accelerator[new])
+            [*zip(*columns, strict=True)],
+            lambda new: self._tabulate(server[new], accelerator[new]),
         )
         self._filled[server, accelerator] = True
+        return True
 
     def _tabulate(self, server: IntArray, accelerator: IntArray) -> FloatArray:
         servers, first, case = np.unique(server, return_index=True, return_inverse=True)
@@ -111,16 +114,6 @@ class Curves:
                     where
                 ]
         return tables
-
-
-def _find_profiles(fleet: ReplayFleet) -> IntArray:
-    """The profile of each server on each accelerator, by its place; -1 without one."""
-    profiles = np.full(fleet.shape, -1)
-    system, places = fleet.system, fleet.catalogue.accelerators
-    for row, case in enumerate(fleet.cases):
-        for profile in case.profiles:
-            profiles[row, places[system.profiles[profile].accelerator]] = profile
-    return profiles
 
 
 def tabulate_response(replicas: Replicas, *, percentiles: bool) -> FloatArray:
@@ -269,26 +262,13 @@ class StepResult:
 
 
 class Plant:
-    """The state of a fleet; matrices have the shape (servers, accelerators).
+    """The state of a fleet after steps of `step_s`; matrices are of servers and accelerators.
 
     `ready` replicas serve; `starting` has, for each of the next steps, those that become ready
-    then, and `coming` all of them.
-    `requests` are those in each server. `started` and `drained` count the replicas
-    that were started, and those that were taken away while they served; `refused` are those of each
-    server that were wanted last and found no card.
-
-    Parameters
-    ----------
-    fleet
-        What is simulated.
-    step_s
-        How long a step is [s].
-    lead
-        Time until a replica serves.
-    random
-        Of the lead times.
-    percentiles
-        Whether steps tell percentiles; without them it is faster.
+    then, and `coming` all of them; their lead times are drawn at `random`. `requests` are those in
+    each server. `started` and `drained` count the replicas that were started, and those that were
+    taken away while they served; `refused` are those of each server that were wanted last and found
+    no card. Without `percentiles` steps tell none, and it is faster.
     """
 
     def __init__(

@@ -14,18 +14,10 @@ from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a policy may see at the end of a step.
+    """What a policy may see at the end of a step, `time_s` after the beginning [s].
 
-    Attributes
-    ----------
-    time_s
-        Time since the beginning [s].
-    load
-        What arrived in the step: requests/s and mean lengths of each server.
-    served
-        How the servers did: requests that run and wait, latencies.
-    present, ready
-        Replicas that there are, and those of them that serve; shape (servers, accelerators).
+    `load` is what arrived in the step, and `served` how the servers did. `present` are the replicas
+    that there are, and `ready` those of them that serve, of shape (servers, accelerators).
     """
 
     time_s: float
@@ -47,20 +39,10 @@ class OwnWindows:
 class Setting:
     """What a policy knows beforehand.
 
-    Attributes
-    ----------
-    fleet
-        Servers, accelerators, prices, cards, and the performance that it believes in.
-    step_s
-        Time between two decisions [s].
-    lead_s
-        Mean time until a new replica serves [s].
-    home
-        The accelerator of each server, for a policy that does not choose it.
-    trace
-        The whole load, for the policies of hindsight only.
-    windows
-        Over which times servers are measured, for policies that measure; None: the usual ones.
+    The `fleet` has the performance that it believes in. It decides every `step_s`, and a new
+    replica serves after `lead_s` in the mean [s]. `home` is the accelerator of each server, for a
+    policy that does not choose it; `trace` is the whole load, for policies of hindsight only.
+    Servers are measured over `windows`, None for the usual ones.
     """
 
     fleet: ReplayFleet
@@ -139,14 +121,9 @@ class RecentValues:
 
 
 class RecentMeans:
-    """The means of the newest values, each over a window of its own.
+    """The means of the values that come every `step_s`, each of the last axis over its own window.
 
-    Parameters
-    ----------
-    window_s
-        The window of each of the last axis of the values [s].
-    step_s
-        Time between two values [s].
+    All times in seconds.
     """
 
     def __init__(self, window_s: FloatArray, step_s: float) -> None:

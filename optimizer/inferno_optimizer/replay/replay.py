@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from inferno_optimizer.replay.account import Account, Recorder
+from inferno_optimizer.replay.account import Account, History, build_account
 from inferno_optimizer.replay.fleet import ReplayFleet, SizedFleet
 from inferno_optimizer.replay.plant import LeadTime, Plant, StepLoad, StepResult
 from inferno_optimizer.replay.policy import Decide, NamedPolicy, OwnWindows, Seen, Setting
@@ -46,27 +46,21 @@ def replay(
     *,
     tell: Callable[[int], None] = _ignore_step,
 ) -> Account:
-    """Replay a load with a policy.
+    """Replay a load with a policy, and tell the number of each step that is done.
 
-    Parameters
-    ----------
-    scenario
-        What is replayed.
-    policy
-        Who decides.
-    home
-        The accelerator of each server, for a policy that does not choose it. Replicas for the
-        load of the first step run there at the beginning.
-    tell
-        Called with the number of each step that is done.
+    `home` is the accelerator of each server, for a policy that does not choose it. Replicas for the
+    load of the first step run there at the beginning.
     """
     trace = scenario.trace
     episode = Episode.of(scenario, policy, home)
-    recorder = Recorder.of(scenario.fleet, trace, 0.0 if policy.hindsight else scenario.drain_s)
+    history = History.empty(scenario.fleet, trace.steps)
+    present = np.zeros(scenario.fleet.shape, dtype=np.int64)
     for step, load in enumerate(iterate_loads(trace)):
-        recorder.record(step, episode.plant, episode.step(load))
+        history.record(step, episode.plant, episode.step(load))
+        present += episode.plant.present
         tell(step)
-    return recorder.account(episode.plant)
+    drain_s = 0.0 if policy.hindsight else scenario.drain_s
+    return build_account(episode.plant, trace, history, present, drain_s)
 
 
 class Episode:
@@ -100,11 +94,13 @@ class Episode:
         lead = LeadTime(0.0) if policy.hindsight else scenario.lead
         random = np.random.default_rng(scenario.seed)
         plant = Plant(scenario.fleet, trace.step_s, lead, random, percentiles=policy.percentiles)
-        plant.begin(_size_first_step(setting))
+        load, servers = next(iterate_loads(trace)), np.arange(len(home))
+        needed = SizedFleet(setting.fleet).at(load.lengths).replicas_for(load.rate)
+        plant.begin(setting.fleet.at_home(np.maximum(needed[servers, home], 1), home))
         decide = policy.make(setting)
         if policy.hindsight:
-            before = cls(plant, decide, setting)
-            plant.begin(before.decide(next(iterate_loads(trace)), _make_empty_result(plant)))
+            nothing = StepResult(*(np.zeros(len(home)) for _ in fields(StepResult)))
+            plant.begin(cls(plant, decide, setting).decide(load, nothing))
         counter = np.random.default_rng((scenario.seed, COUNTS)) if scenario.poisson else None
         return cls(plant, decide, setting, counter)
 
@@ -114,42 +110,20 @@ class Episode:
         self.plant.carry_out(self._wanted)
         served = self.plant.serve(load)
         self._steps += 1
-        self._wanted = self.decide(self._count_arrivals(load), served)
+        if self._counter is not None:
+            step_s = self._setting.step_s
+            load = replace(load, rate=self._counter.poisson(load.rate * step_s) / step_s)
+        self._wanted = self.decide(load, served)
         return served
-
-    def _count_arrivals(self, load: StepLoad) -> StepLoad:
-        """The load of a step, as a policy sees it."""
-        if self._counter is None:
-            return load
-        step_s = self._setting.step_s
-        return replace(load, rate=self._counter.poisson(load.rate * step_s) / step_s)
 
     def decide(self, load: StepLoad, served: StepResult) -> IntArray:
         """The replicas that the policy wants, from what it sees now."""
         plant, passed_s = self.plant, self._steps * self._setting.step_s
         seen = Seen(passed_s, load, served, plant.present, plant.ready.copy())
-        return _build_wanted_matrix(self._decide(seen), self._setting)
+        wanted = np.maximum(self._decide(seen), 0)
+        return wanted if wanted.ndim > 1 else plant.fleet.at_home(wanted, self._setting.home)
 
 
 def iterate_loads(trace: Trace) -> Iterator[StepLoad]:
     """The loads of the steps of a trace."""
     return map(StepLoad, trace.rate, trace.lengths)
-
-
-def _size_first_step(setting: Setting) -> IntArray:
-    """Replicas at home for the load of the first step."""
-    load = next(iterate_loads(setting.trace))
-    needed = SizedFleet(setting.fleet).at(load.lengths).replicas_for(load.rate)
-    at_home = needed[np.arange(len(needed)), setting.home]
-    return setting.fleet.at_home(np.maximum(at_home, 1), setting.home)
-
-
-def _make_empty_result(plant: Plant) -> StepResult:
-    zeros = np.zeros(len(plant.fleet.servers))
-    return StepResult(*(zeros for _ in fields(StepResult)))
-
-
-def _build_wanted_matrix(wanted: IntArray, setting: Setting) -> IntArray:
-    """The wanted replicas as a matrix."""
-    whole = np.maximum(wanted, 0)
-    return whole if whole.ndim > 1 else setting.fleet.at_home(whole, setting.home)

@@ -54,10 +54,7 @@ class Trace:
     def every(self, step_s: float) -> "Trace":
         """The same load in other steps; rates of longer steps are means.
 
-        Raises
-        ------
-        InputError
-            Neither step is a multiple of the other.
+        Raises InputError if neither step is a multiple of the other.
         """
         finer, longer = self.step_s / step_s, step_s / self.step_s
         if finer >= 1 and finer.is_integer():
@@ -129,24 +126,17 @@ def assign_clients(trace: Trace, servers: Sequence[Server]) -> Trace:
     those of the server's own load.
     """
     names = [server.name for server in servers]
-    if set(names) & set(trace.clients):
-        return _take_own_clients(trace, names)
-    return _deal_clients(trace, servers)
-
-
-def _take_own_clients(trace: Trace, names: Sequence[str]) -> Trace:
+    if not set(names) & set(trace.clients):
+        return _deal_clients(trace, servers)
     places = {client: place for place, client in enumerate(trace.clients)}
 
-    def column(of: FloatArray, name: str, missing: float) -> FloatArray:
-        return of[:, places[name]] if name in places else np.full(trace.steps, missing)
+    def own(values: FloatArray, missing: float) -> FloatArray:
+        nothing = np.full(trace.steps, missing)
+        columns = [values[:, places[name]] if name in places else nothing for name in names]
+        return np.stack(columns, axis=1)
 
-    return Trace(
-        tuple(names),
-        trace.step_s,
-        np.stack([column(trace.rate, name, 0.0) for name in names], axis=1),
-        np.stack([column(trace.input_tokens, name, 1.0) for name in names], axis=1),
-        np.stack([column(trace.output_tokens, name, 1.0) for name in names], axis=1),
-    )
+    lengths = own(trace.input_tokens, 1.0), own(trace.output_tokens, 1.0)
+    return Trace(tuple(names), trace.step_s, own(trace.rate, 0.0), *lengths)
 
 
 def _deal_clients(trace: Trace, servers: Sequence[Server]) -> Trace:

@@ -62,20 +62,14 @@ def build_solution(answer: Answer, system: System) -> Solution:
     Where an optimizer gives no reasons, a server that is missing from the answer gets the reason
     NoCapacity, unless it needs no replicas, cannot be sized or cannot attain its targets.
     `plausibility` checks whether enough cards were left for such a server, and whether those
-    with replicas have enough of them.
-
-    Raises
-    ------
-    InputError
-        The answer does not fit the system; the message says why.
+    with replicas have enough of them. Raises InputError if the answer does not fit the system.
     """
     catalogue = Catalogue(system)
     decided = {d.server: d for d in (*answer.refused, *answer.given)}
-    _refuse(_find_contradictions(answer, catalogue, decided))
+    for contradiction in _find_contradictions(answer, catalogue, decided):
+        raise InputError(contradiction)
     silent = [server for server in system.servers if server.name not in decided]
-    decided |= {
-        decision.server: decision for decision in _decide_missing_servers(catalogue, silent)
-    }
+    decided |= {each.server: each for each in _decide_missing_servers(catalogue, silent)}
     for server in system.servers:
         decision = decided[server.name]
         if allocation := decision.allocation:
@@ -91,16 +85,12 @@ def build_solution(answer: Answer, system: System) -> Solution:
         if use.used > use.usable:
             cards = f"{use.used} cards of type {use.type!r}"
             raise InputError(f"it uses {cards}, where there are {use.usable}")
-    _refuse(_find_wrong_costs(answer.given, catalogue))
+    for wrong_cost in _find_wrong_costs(answer.given, catalogue):
+        raise InputError(wrong_cost)
     cost = sum(d.allocation.cost for d in decisions if d.allocation is not None)
     unproven = Certificate("unknown", SolverStatus.FEASIBLE, cost, None, 0.0)
     certificate = answer.certificate or unproven
     return Solution(decisions, certificate, capacity, held_cost(system, decisions))
-
-
-def _refuse(contradictions: Iterator[str]) -> None:
-    for contradiction in contradictions:
-        raise InputError(contradiction)
 
 
 def _find_contradictions(
@@ -138,24 +128,18 @@ def _find_misfits(
     if role_names and role_names != [*PAIR]:
         yield "roles: expected one for prefill and one for decode"
     for part in allocation.parts:
-        yield from _find_negative_numbers(part)
+        numbers = {
+            "numReplicas": part.replicas,
+            "maxBatch": part.max_batch_size,
+            "cost": part.cost,
+            "itlAverage": part.itl_ms,
+            "waitAverage": part.wait_ms,
+            "ttftAverage": part.ttft_ms,
+        }
+        yield from (f"{name}: {n:g} is negative" for name, n in numbers.items() if n < 0)
         if part.replicas and part.accelerator not in stays:
             yield from _find_unusable_accelerator(server, part, catalogue)
     yield from _find_wrong_load(server, allocation.load, catalogue)
-
-
-def _find_negative_numbers(part: Allocation) -> Iterator[str]:
-    numbers = {
-        "numReplicas": part.replicas,
-        "maxBatch": part.max_batch_size,
-        "cost": part.cost,
-        "itlAverage": part.itl_ms,
-        "waitAverage": part.wait_ms,
-        "ttftAverage": part.ttft_ms,
-    }
-    for name, number in numbers.items():
-        if number < 0:
-            yield f"{name}: {number:g} is negative"
 
 
 def _find_unusable_accelerator(
@@ -240,20 +224,17 @@ def _find_wrong_costs(decisions: Iterable[Decision], catalogue: Catalogue) -> It
             for part in allocation.parts
         )
         prices = [price]
-        if _is_held(decision, catalogue.system):
-            prices.append(_compute_current_cost(allocation, server))
+        if _is_held(decision, catalogue.system):  # at what the replicas cost that run now
+            now = {
+                p.accelerator: p.cost / p.replicas for p in server.current.parts if p.replicas > 0
+            }
+            kept = (part for part in allocation.parts if part.replicas)
+            prices.append(sum(p.replicas * now.get(p.accelerator, math.inf) for p in kept))
         if not any(_is_same(allocation.cost, expected) for expected in prices):
             yield (
                 f"allocation of server {decision.server!r}: cost: {allocation.cost:g}, where"
                 f" {catalogue.placement(server.model, allocation)} cost {price:g}"
             )
-
-
-def _compute_current_cost(allocation: Allocation, server: Server) -> float:
-    """The cost of an allocation at what the replicas cost that run now; infinite for others."""
-    now = {p.accelerator: p.cost / p.replicas for p in server.current.parts if p.replicas > 0}
-    parts = (part for part in allocation.parts if part.replicas)
-    return sum(part.replicas * now.get(part.accelerator, math.inf) for part in parts)
 
 
 def _is_same(given: float, expected: float) -> bool:

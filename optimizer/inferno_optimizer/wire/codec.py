@@ -53,10 +53,7 @@ LONGEST_INTEGER = 400
 def parse_json(text: bytes) -> object:
     """Parse a body; the whole of it, unlike the original, which drops what comes after.
 
-    Raises
-    ------
-    InputError
-        It is no JSON; the text tells where.
+    Raises InputError if it is no JSON; the text tells where.
     """
     if not text.strip():
         raise InputError("the body is empty; send JSON")
@@ -105,18 +102,9 @@ def is_system(document: object) -> bool:
 def check_system(document: object, *, is_kept: bool = False) -> Document:
     """Check the body of optimizeOne, and return the system in it.
 
-    Parameters
-    ----------
-    document
-        Parsed JSON: `{"system": {...}}`, or the inner object alone; sections may be absent.
-    is_kept
-        Whether to check and return also the keys that clients of a REST server read back, and
-        to refuse numbers that its clients could not.
-
-    Raises
-    ------
-    InputError
-        A value has the wrong type; the message names the object and the field.
+    The document is `{"system": {...}}`, or the inner object alone; sections may be absent. What
+    `is_kept` also has the keys that clients of a REST server read back, and no numbers that they
+    could not. Raises InputError if a value has the wrong type; it names the object and the field.
     """
     if document is None:
         return {}
@@ -172,18 +160,9 @@ def encode_solution(solution: Solution) -> dict[str, Any]:
 def decode_solution(document: object, system: System) -> Solution:
     """Read the answer of optimizeOne or optimize, from Inferno or from the original.
 
-    Parameters
-    ----------
-    document
-        Parsed JSON. If it has no reasons and no certificate, as from the original, the reason
-        of a server without an allocation is determined here.
-    system
-        The system that was sent to the optimizer.
-
-    Raises
-    ------
-    InputError
-        The document is not an answer, or does not fit the system; the message says why.
+    If it has no reasons and no certificate, as from the original, the reason of a server without an
+    allocation is determined here. Raises InputError if the document is not an answer, or does not
+    fit the system that was sent to the optimizer; the message says why.
     """
     return build_solution(_read_answer(document), system)
 

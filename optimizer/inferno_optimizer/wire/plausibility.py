@@ -19,12 +19,7 @@ from inferno_optimizer.sizing.candidates import Candidates
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.sizing.queueing import FloatArray
 from inferno_optimizer.solution import Decision, Reason, Solution
-from inferno_optimizer.system import (
-    Allocation,
-    SaturationPolicy,
-    Server,
-    System,
-)
+from inferno_optimizer.system import Allocation, SaturationPolicy, Server, System
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -129,14 +124,8 @@ def mark_best_effort(solution: Solution, sizes: Sizes) -> Solution:
 
     A saturation policy gives a server fewer replicas than it needs only while the remaining cards
     do not suffice for one more. The latencies of such an allocation are predicted anew: the
-    original gives those of the full number of replicas.
-
-    Parameters
-    ----------
-    solution
-        The solution of an optimizer that gives no reasons.
-    sizes
-        The sizes of the servers of the system that was sent to it.
+    original gives those of the full number of replicas. The solution is that of an optimizer that
+    gives no reasons; the sizes are those of the system that was sent to it.
     """
     options, candidates = sizes.system.options, sizes.candidates
     if options.unlimited or options.saturation_policy is SaturationPolicy.NONE:
@@ -156,19 +145,11 @@ def mark_best_effort(solution: Solution, sizes: Sizes) -> Solution:
 
 
 def find_doubts(solution: Solution, sizes: Sizes) -> Iterator[str]:
-    """Find servers that get less than they need without a lack of cards.
+    """Find servers to which another optimizer gives less than they need, without a lack of cards.
 
-    Parameters
-    ----------
-    solution
-        The solution of another optimizer.
-    sizes
-        The sizes of the servers of the system that was sent to it.
-
-    Yields
-    ------
-    A message for each server that gets too few replicas or another batch, and then for each server
-    without any and each accelerator whose remaining cards suffice, best first.
+    Yields a message for each server that gets too few replicas or another batch, and then for each
+    server without any and each accelerator whose remaining cards suffice, best first. The sizes
+    are those of the system that was sent to the optimizer.
     """
     decided = {decision.server: decision for decision in solution.decisions}
     for server in sizes.system.servers:

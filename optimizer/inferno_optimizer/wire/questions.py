@@ -9,11 +9,7 @@ from inferno_optimizer.capacity import capacity_use, cards_to_hand_out, held_cos
 from inferno_optimizer.decisions import size_servers
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Decision, MarginalValue, Solution
-from inferno_optimizer.system import (
-    SaturationPolicy,
-    Server,
-    System,
-)
+from inferno_optimizer.system import SaturationPolicy, Server, System
 from inferno_optimizer.wire.plausibility import Sizes
 
 SUBSTITUTE = SaturationPolicy.PRIORITY_EXHAUSTIVE

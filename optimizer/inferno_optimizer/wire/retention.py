@@ -34,14 +34,8 @@ def keep_running(solution: Solution, sizes: Sizes) -> Solution:
 
     If a server gets less than what runs, the plan is made anew: the servers of a priority hold
     what runs, then get all that the optimizer decided, if that is all that they need and fits,
-    and share what is left. Otherwise the solution stays as it is.
-
-    Parameters
-    ----------
-    solution
-        The solution of an optimizer that does not know `Hold`, with its best effort told.
-    sizes
-        The sizes of the servers of the system that was optimized.
+    and share what is left. Otherwise the solution stays as it is. It is that of an optimizer that
+    does not know `Hold`, with its best effort told; the sizes are those of the system.
     """
     options, candidates = sizes.system.options, sizes.candidates
     if options.unlimited or options.saturation_policy is not SaturationPolicy.HOLD:

@@ -62,13 +62,9 @@ class WhatIf(NamedTuple):
 def apply_changes(system: System, changes: Iterable[FieldChange]) -> WhatIf:
     """Apply the changes one after the other; the given system is not modified.
 
-    New accelerators are added first, so that any change may refer to them.
-
-    Raises
-    ------
-    InputError
-        A change has an unknown name, or a value that has the wrong type or is invalid; the
-        message has the change and, for an unknown name, the known ones.
+    New accelerators are added first, so that any change may refer to them. Raises InputError if a
+    change has an unknown name, or a value that has the wrong type or is invalid; the message has
+    the change and, for an unknown name, the known ones.
     """
     system, changes = _add_new_accelerators(system, tuple(changes))
     idle = []
@@ -128,12 +124,18 @@ def _edit(document: JsonObject, change: FieldChange, names: Mapping[str, Sequenc
 
 
 def _read_changed(document: JsonObject, before: System, change: FieldChange) -> System:
-    """Read the system of a changed document; raise an error if the change makes it invalid."""
+    """Read the system of a changed document; raise an error if the change makes it invalid.
+
+    Counts of types that no accelerator has, and missing counts, are reported beside the plan.
+    """
     try:
         changed = decode_system(document)
     except InputError as error:
         raise change.error(str(error)) from error
-    _refuse_new_problems(before, changed, change)
+    known = frozenset(find_problems(before))
+    for problem in find_problems(changed):
+        if problem not in known and problem.reason not in UNMATCHED:
+            raise change.error(str(problem))
     options = replace(changed.options, time_limit=before.options.time_limit)
     return replace(changed, options=options, held=before.held)  # not part of the document
 
@@ -181,16 +183,11 @@ def _find_slots(
     if change.kind == "capacity":
         return _find_counts(items, change, names["type"])
     if change.kind == "model":
-        items = _group_by_model(items)
+        models: defaultdict[str, list[JsonObject]] = defaultdict(list)
+        for record in items:  # the document has those of all models in one list
+            models[record["name"]].append(record)
+        items = [{"name": name, "models": records} for name, records in models.items()]
     return _find_named_slots(items, collection, change)
-
-
-def _group_by_model(records: Iterable[JsonObject]) -> list[JsonObject]:
-    """Performance data grouped by model; the document has them in one list."""
-    models: defaultdict[str, list[JsonObject]] = defaultdict(list)
-    for record in records:
-        models[record["name"]].append(record)
-    return [{"name": name, "models": profiles} for name, profiles in models.items()]
 
 
 def _find_counts(
@@ -264,17 +261,6 @@ def _list_fields(item: JsonObject, *identity: str) -> dict[str, list[_Slot]]:
 def _shorten(field: str) -> str:
     """A field as changes name it: the load of a server without the prefix `currentAlloc.`."""
     return field.removeprefix(_BEFORE_LOAD) if field.startswith(f"{_BEFORE_LOAD}load.") else field
-
-
-def _refuse_new_problems(before: System, after: System, change: FieldChange) -> None:
-    """Raise an error if the change causes a problem; ignore the problems that existed before.
-
-    Counts of types that no accelerator has, and missing counts, are reported beside the plan.
-    """
-    before_changes = frozenset(find_problems(before))
-    for problem in find_problems(after):
-        if problem not in before_changes and problem.reason not in UNMATCHED:
-            raise change.error(str(problem))
 
 
 def _check_name(change: FieldChange, noun: str, name: str, known: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import partial
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -767,11 +768,11 @@ DEFAULT_POLICIES = ["static-peak", "static-peak@best", "hpa", "hpa@best", "infer
         "--scale 0.3 --policy inferno --policy hpa --html replay.html",
         "inferno replay samples/measured --prometheus http://localhost:9090 --from 7d "
         "--keep week.csv.gz --policy inferno --policy hpa",
-        "inferno replay samples/episode --trace samples/traces/slo-aware.csv --step 5 "
-        "--lead-time 100 --policy keda-slo --policy mine:Mine",
+        "inferno replay samples/episode --trace samples/traces/slo-aware.csv "
+        "--settings settings.yaml --policy keda-slo --policy mine:Mine",
     )
 )
-@options.prometheus_options
+@partial(options.prometheus_options, is_brief=True)
 def replay(  # noqa: PLR0913 - an argument for each option
     prometheus: options.PrometheusOptions,
     paths: options.Paths,
@@ -782,16 +783,17 @@ def replay(  # noqa: PLR0913 - an argument for each option
     end: options.End = "",
     keep: options.Keep = None,
     policies: options.Policies = DEFAULT_POLICIES,
-    step: options.Step = 60.0,
     hours: options.Hours = 0.0,
     scale: options.Scale = 1.0,
+    settings_file: options.SettingsFile = None,
+    step: options.OwnStep = None,
     truth: options.Truth = None,
-    slower: options.Slower = 1.0,
-    error: options.Error = 0.0,
-    lead_time: options.LeadTimeMean = 120.0,
-    lead_time_cov: options.LeadTimeSpread = 0.0,
-    poisson: options.Poisson = False,
-    seed: options.Seed = 0,
+    slower: options.Slower = None,
+    error: options.Error = None,
+    lead_time: options.LeadTimeMean = None,
+    lead_time_cov: options.LeadTimeSpread = None,
+    poisson: options.Poisson = None,
+    seed: options.Seed = None,
     jobs: options.Jobs = 1,
     html: options.Page = None,
     currency: options.Currency = options.IN_CENTS,
@@ -816,6 +818,17 @@ def replay(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.past import PastOptions, read_past
     from inferno_optimizer.errors import InputError
 
+    given = {
+        "step_seconds": step,
+        "truth": truth,
+        "slower": slower,
+        "error": error,
+        "lead_time_seconds": lead_time,
+        "lead_time_cov": lead_time_cov,
+        "poisson": poisson,
+        "seed": seed,
+    }
+    settings = replay.read_settings(settings_file, given)
     money = options.parse_currency(currency)
     documents, unknown = read_documents(paths, namespace), warn if lenient else refuse_unknown
     if trace and not (begin or keep):
@@ -824,26 +837,17 @@ def replay(  # noqa: PLR0913 - an argument for each option
         place, sources = prometheus.place, prometheus.read_sources()
         resources = parse_resources(documents, unknown)
         with working("asking Prometheus") as tell:
-            past = PastOptions(place, sources, begin, end, step, keep)
+            past = PastOptions(place, sources, begin, end, settings.step_seconds, keep)
             load = replay.ReplayedLoad(
                 read_past(resources, past, tell, warn), place.url, hours, scale
             )
     else:
         raise InputError("which load? Give either --trace FILE, or --prometheus URL and --from")
-    true = parse_system(read_documents([str(truth)]), unknown).profiles if truth else ()
-    settings = replay.ReplaySettings(
-        step_seconds=step,
-        lead_time_seconds=lead_time,
-        lead_time_cov=lead_time_cov,
-        slower=slower,
-        error=error,
-        poisson=poisson,
-        seed=seed,
-        truth=str(truth or ""),
-    )
+    true = read_documents([settings.truth] if settings.truth else [])
+    performing = parse_system(true, unknown).profiles if true else ()
     system = parse_system(documents, unknown, warn, load.means, doubt=warn)
     scenario = replay.build_scenario(
-        system, load, settings, warn, truth=true, measures=list_measures(documents)
+        system, load, settings, warn, truth=performing, measures=list_measures(documents)
     )
     with (
         interruptible(lambda: warn(["interrupted, so there is no result"])),
@@ -892,7 +896,7 @@ def floor(  # noqa: PLR0913 - an argument for each option
     from inferno_operator.cli.offline.manifests import read_documents
     from inferno_operator.cli.offline.system import parse_system, refuse_unknown
     from inferno_operator.cli.offline.traces import read_trace
-    from inferno_optimizer.replay.hindsight import find_floor
+    from inferno_optimizer.replay.policies import find_floor
 
     money = options.parse_currency(currency)
     load = replay.ReplayedLoad(read_trace(str(trace), warn), str(trace), hours, scale)

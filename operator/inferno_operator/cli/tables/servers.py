@@ -367,15 +367,6 @@ def estimate_headrooms(
 ) -> tuple[Headroom, ...]:
     """Return the headroom of each latency that is known and has a target.
 
-    Parameters
-    ----------
-    allocation
-        The current allocation, with the mean latencies.
-    target
-        The target of the server's class for its model.
-
-    Notes
-    -----
     Percentiles are estimates, because only means are known: waits are assumed exponential, as in
     targets of the original, and the rest of the time to first token constant.
     """

@@ -7,8 +7,8 @@ import pytest
 
 from inferno_optimizer.optimize import optimize
 from inferno_optimizer.replay.fleet import ReplayFleet, ResultCache, build_fleet, set_loads
-from inferno_optimizer.replay.hindsight import build_allocation_matrix
 from inferno_optimizer.replay.planning import NONE, FleetPlans
+from inferno_optimizer.replay.policies import build_allocation_matrix
 from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.system import Allocation, Options, SaturationPolicy, Server
 from inferno_optimizer.wire.codec import decode_system

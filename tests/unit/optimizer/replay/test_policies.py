@@ -8,9 +8,9 @@ import pytest
 from inferno_operator.cli.replay import find_policy
 from inferno_operator.controllers.measurement.lookahead import LoadHistory
 from inferno_optimizer.replay.fleet import SizedFleet, build_fleet
-from inferno_optimizer.replay.hindsight import find_best_homes, find_floor
 from inferno_optimizer.replay.planning import Planner, PlanningRules
 from inferno_optimizer.replay.plant import LeadTime, StepResult
+from inferno_optimizer.replay.policies import find_best_homes, find_floor
 from inferno_optimizer.replay.policy import (
     Decide,
     NamedPolicy,
