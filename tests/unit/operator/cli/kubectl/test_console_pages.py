@@ -261,7 +261,7 @@ def test_the_first_page_begins_with_what_is_wrong(failing: list[Observation]) ->
     shown = html(page).replace("\xa0", " ")
     places = [shown.index(text) for text in (
         "<h1>Servers in llm</h1>", "20 Servers; cards in use: ", UNAVAILABLE,
-        "a target is missed now", "No Plan waits", '<dl class="figures">', "<table>",
+        NO_CAPACITY, "No Plan waits", '<dl class="figures">', "<table>",
     )]  # fmt: skip
     assert places == sorted(places)
 
