@@ -11,49 +11,42 @@ INTRODUCTION = """\
 
 Predictions beside measurements on one NVIDIA H100, with a model of the shape of Llama-3.1-8B.
 Errors are (predicted - measured) / measured. `inferno calibrate` found the parameters (`stepParms`)
-from eight runs of 512 input and 128 output tokens (*one shape*), or from all fifteen runs with a
-fixed number of clients (*three shapes*).
-`tests/data/h100` has the data; `python -m tests.h100` writes this page from them.
+from eight runs of 512 input and 128 output tokens (*one shape*), or all fifteen runs with a fixed
+number of clients (*three shapes*). `python -m tests.h100` writes this page from `tests/data/h100`.
 
 ## What to expect
 
 - Up to 75 % of the saturation, also at other lengths, expect the ITL within 7 % and the TTFT within
   15 %. Keep plans below that where the tail matters.
-- Let an engine see its load before you measure it: a size of step that comes for the first time
-  costs 0.1 s for a CUDA graph.
-- Calibrate with the lengths that you serve: a prompt token costs 22 to 31 µs, depending on the
-  length.
-- Prompts that all begin with the same words are served faster than predicted, because their keys
-  and values stay in the cache of the card (50 MB).
+- Let an engine see its load first: each new size of step costs 0.1 s for a CUDA graph.
+- Calibrate with the lengths that you serve: a prompt token costs 22 to 31 µs by the length.
+- Prompts with the same beginning are faster than predicted: it stays in the card's cache (50 MB).
 
 ## Random arrivals
 
-About 512 input and 128 output tokens; the largest batch is 64, and 16 in the first row, which is
-too small for its requests. ITL and TTFT in ms, then the errors of ITL, TTFT and p95 of TTFT.
+About 512 input and 128 output tokens; the largest batch is 64, in the first row 16, which is too
+small. ITL and TTFT in ms, then the errors of ITL, TTFT and p95 of TTFT.
 
 | requests/s | ITL | TTFT | p95 of TTFT | one shape | three shapes |
 |---|---|---|---|---|---|
 """
 
 LIMITS = """
-At 19.7 requests/s, 93 % of the saturation, a small error of the parameters becomes a large one of
-the wait.
+At 19.7 requests/s, 93 % of the saturation, small errors of parameters become large ones of waits.
 
 ## The largest errors
 
 Random arrivals are those up to 18 requests/s with a largest batch of 64; a full batch has 32
-clients at least. The last eight rows were predicted first and measured then, on 2026-11-26:
-*another model* has the shape of Qwen3-4B, at lengths that were not calibrated; *without captures*
-leaves out the steps in which the engine made CUDA graphs; *a third model* has the shape of
-Llama-3.2-3B.
+clients at least. The last eight rows were predicted before they were measured, on 2026-11-26:
+*another model* has the shape of Qwen3-4B, at other lengths; *without captures* leaves out steps
+that made CUDA graphs; *a third model* has the shape of Llama-3.2-3B.
 
 | what (calibrated on) | largest error |
 |---|---|
 """
 
 UNSEEN = """
-Scaled to an H200 by what `inferno catalogue estimate` says of both cards, the ITL of the third
-model came out 16 to 19 % too short.
+Scaled to an H200 by `inferno catalogue estimate`, the ITL of the third model was 16 to 19 % short.
 """
 
 
