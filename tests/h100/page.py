@@ -46,7 +46,8 @@ that made CUDA graphs; *a third model* has the shape of Llama-3.2-3B.
 """
 
 UNSEEN = """
-Scaled to an H200 by `inferno catalogue estimate`, the ITL of the third model was 16 to 19 % short.
+Scaled to an H200 by `inferno catalogue estimate`, the ITL of the third model was 16 to 19 % too
+short.
 """
 
 
