@@ -32,7 +32,6 @@ ELSEWHERE = {
     "docker buildx imagetools inspect": "Dockerfile",  # there is no registry
     "make dist": "tests/manifests/test_dist.py",
     "pipx install": "tests/manifests/test_dist.py",
-    "inferno sample |": "tests/cli/test_sample.py",
     "kubectl apply --server-side --filename dist/": "tests/manifests/test_dist.py",
     "kubectl krew install": "tests/manifests/test_dist.py",
     "make docker-build": "Dockerfile",  # there is no container engine

@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 from functools import cache
+from pathlib import Path
 
 import pytest
 import typer
@@ -13,12 +14,12 @@ from inferno_operator.resources import SYSTEM_RESOURCES
 from tests.docs.elsewhere import ELSEWHERE, elsewhere
 from tests.in_process import called
 from tests.reference.commands import contexts
-from tests.reference.shown import OF_THE_SHELL, ROOT, Shown, every, run, variables
+from tests.reference.shown import OF_THE_SHELL, ROOT, Shown, every, find_folder, run, variables
 from tests.tiers import extended
 
 COMMANDS = every()
-LONG = "servegen-m-large.csv"
-"""Of commands that take 9 s of processor time; the others of their kind take 1 s."""
+LONG = ("servegen-m-large.csv", "trace.csv --hours")
+"""Parts of commands that take 9 s of processor time; the others of their kind take 1 s."""
 
 
 def those(kind: str) -> list[Shown]:
@@ -28,12 +29,12 @@ def those(kind: str) -> list[Shown]:
 
 
 @cache
-def finished(text: str) -> subprocess.CompletedProcess[str]:
+def finished(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A command that was run; those of several pages once, and the program where the tests are."""
     program, *arguments = shlex.split(text)
     if program != "inferno" or OF_THE_SHELL & set(text):
-        return run(text)
-    done = called(main, arguments, folder=ROOT, environment=variables())
+        return run(text, folder)
+    done = called(main, arguments, folder=folder, environment=variables())
     streams = (stream.decode() for stream in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(text, done.returncode, *streams)
 
@@ -41,11 +42,11 @@ def finished(text: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [extended(c)[0] if LONG in c.text else c for c in COMMANDS if c.offline],
+    [extended(c)[0] if any(part in c.text for part in LONG) else c for c in COMMANDS if c.offline],
     ids=str,
 )
 def test_a_command_prints_what_the_page_shows(command: Shown) -> None:
-    done = finished(command.text)
+    done = finished(command.text, find_folder(command.page))
 
     assert done.returncode == 0, done.stderr
     assert command.fits(done.stdout), f"make it anew: make reference\n{done.stdout}"

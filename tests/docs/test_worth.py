@@ -7,7 +7,7 @@ import pytest
 
 from tests.reference.shown import ROOT
 
-COMMAND = "$ inferno replay samples/fleet"
+COMMAND = "$ inferno replay fleet.yaml"
 """The table under it is compared with a fresh replay in `test_commands.py`."""
 
 SERVERS, MINUTES = 20, 6 * 60

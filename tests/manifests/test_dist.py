@@ -112,7 +112,7 @@ def test_the_wheel_is_installed_into_a_fresh_environment_and_optimizes_its_sampl
         ).stdout
 
     assert "Decide where LLM inference runs" in inferno("--help")
-    assert "2 of 2 servers" in inferno("plan", "-", stdin=inferno("sample"))
+    assert "3 of 3 servers" in inferno("plan", "-", stdin=inferno("sample"))
     episode, load = ROOT / "samples/episode", ROOT / "samples/traces/slo-aware.csv"
     replay = ("replay", str(episode), "--trace", str(load), "--hours", "0.1")
     assert "keda-queue" in inferno(*replay, "--policy", "keda-queue")

@@ -1,11 +1,15 @@
 """Commands that the documentation shows, and the output beside them."""
 
+import atexit
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +25,7 @@ OF_THE_SHELL = frozenset("|<>;&$`")
 
 OFFLINE = (
     *("inferno calibrate ", "inferno catalogue ", "inferno explain ", "inferno plan "),
-    "inferno size ",
+    *("inferno size ", "inferno sample "),
     *("inferno floor ", "inferno migrate ", "inferno replay ", "inferno --version"),
 )
 """Commands that need nothing but the program."""
@@ -52,12 +56,13 @@ class Shown:
     @property
     def offline(self) -> bool:
         """Whether it runs anywhere."""
-        return self.text.startswith(OFFLINE) and "--prometheus" not in self.text
+        is_alone = "--prometheus" not in self.text and not self.on_cluster
+        return is_alone and self.text.startswith(OFFLINE)
 
     @property
     def on_cluster(self) -> bool:
         """Whether it needs a cluster, and nothing else."""
-        return self.text.startswith("kubectl ")
+        return self.text.startswith(("kubectl ", "inferno sample | kubectl "))
 
     def fits(self, printed: str) -> bool:
         """Whether this is what the page shows, but for times and what it leaves out."""
@@ -113,11 +118,29 @@ def variables() -> dict[str, str]:
     return {**kept, "PATH": os.pathsep.join((str(Path(sys.executable).parent), kept["PATH"]))}
 
 
-def run(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a reader would, in the project's folder."""
+@cache
+def find_folder(page: Path) -> Path:
+    """Where a reader runs the commands of a page: the project's folder, or a copy to write into.
+
+    It is a copy where the page has commands that write files, and has these files.
+    """
+    writing = [c for c in shown(page) if c.offline and " > " in c.text]
+    if not writing:
+        return ROOT
+    folder = Path(tempfile.mkdtemp(prefix="reader-"))
+    atexit.register(shutil.rmtree, folder)
+    for path in ROOT.iterdir():
+        (folder / path.name).symlink_to(path)
+    for command in writing:
+        run(command.text, folder).check_returncode()
+    return folder
+
+
+def run(text: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a reader would, in a folder."""
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
-        cwd=ROOT,
+        cwd=folder,
         env={**variables(), **environment},
         capture_output=True,
         text=True,

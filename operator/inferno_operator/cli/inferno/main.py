@@ -66,7 +66,9 @@ def main() -> None:
     run_app(app, "inferno")
 
 
-@app.callback(epilog=options.examples("inferno sample | inferno plan -"))
+@app.callback(
+    epilog=options.examples("inferno size Qwen3-32B --rate 7/s", "inferno sample | inferno plan -")
+)
 def inferno(_version: options.Version = False) -> None:
     """Decide where LLM inference runs.
 
@@ -76,10 +78,10 @@ def inferno(_version: options.Version = False) -> None:
 
 PLAN_EXAMPLES = options.examples(
     "kubectl get inferno -o yaml | inferno plan - -o json",
-    "inferno plan samples/fleet --set 'server.*.load.arrivalRate*=1.5'",
-    "inferno plan samples/fleet --fail-on unserved --fail-on 'gap>0.01'",
-    "inferno plan samples/fleet --write-lp plan.lp",
-    "inferno plan samples/fleet --set accelerator.B200.type=B200 "
+    "inferno plan fleet.yaml --set 'server.*.load.arrivalRate*=1.5'",
+    "inferno plan fleet.yaml --fail-on unserved --fail-on 'gap>0.01'",
+    "inferno plan fleet.yaml --write-lp plan.lp",
+    "inferno plan fleet.yaml --set accelerator.B200.type=B200 "
     "--set accelerator.B200.cost=100 --set capacity.B200=8 --set 'model.*.B200=H100' "
     "--set 'model.*.B200.alpha*=0.5'",
 )
@@ -110,7 +112,7 @@ OWN_PRICES = (
         "inferno size Qwen3-32B --rate 7/s --input 1000 --output 300 --ttft 500ms --itl 40ms",
         "inferno size gpt-oss-120b --rate 300/min --accelerator H100 --accelerator MI300X",
         "inferno size Qwen3-8B --card X1 --memory 64 --bandwidth 2000 --tflops 400 --price 1.2",
-        "inferno size my-model --model-config config.json -o yaml > fleet.yaml",
+        "inferno size Qwen3-32B --rate 7/s -o yaml > mine.yaml && inferno plan mine.yaml",
     ),
 )
 def size(  # noqa: PLR0913 - an argument for each option
@@ -226,8 +228,11 @@ def size(  # noqa: PLR0913 - an argument for each option
 
 @app.command(
     epilog=options.examples(
-        "inferno sample | inferno plan -",
-        "inferno sample > sample.yaml && inferno explain sample.yaml Free-granite-13b",
+        "inferno sample | inferno plan - --currency USD",
+        "inferno sample | inferno explain - chat",
+        "inferno sample --fleet > fleet.yaml && inferno plan fleet.yaml",
+        "inferno sample --trace > trace.csv && "
+        "inferno replay fleet.yaml --trace trace.csv --hours 6",
     )
 )
 def sample(
@@ -241,8 +246,8 @@ def sample(
 ) -> None:
     """Print a small system, to try the other commands with.
 
-    It has two servers of one model, and what they may run on. Write it to a file, change it, and
-    give the file to the other commands.
+    It has a server for each of three models, and the cards that they may run on. Write it to a
+    file, change it, and give the file to the other commands. Costs are in US cents/hour.
     """
     from inferno_operator.cli.offline.manifests import read_sample
     from inferno_operator.runtime.files import find_sample
@@ -252,7 +257,7 @@ def sample(
     if trace:
         text = find_sample("traces/servegen-m-large.csv").read_text("utf-8")
     else:
-        text = read_sample("fleet" if fleet else "small")
+        text = read_sample("fleet" if fleet else "three-models")
     typer.echo(text, nl=False)
 
 
@@ -348,7 +353,7 @@ def _show_comparison(
     )
 
 
-@app.command(epilog=options.examples("inferno explain samples/small Premium-granite-13b"))
+@app.command(epilog=options.examples("inferno sample | inferno explain - chat"))
 def explain(
     paths: options.Paths,
     server: Annotated[str, options.argument("SERVER", "Its name (spec.name).")],
@@ -376,7 +381,7 @@ def explain(
     show(output, found.to_json, lambda: describe_explanation(system, found, money))
 
 
-@app.command(epilog=options.examples("inferno report samples/fleet --html plan.html"))
+@app.command(epilog=options.examples("inferno report fleet.yaml --html plan.html"))
 def report(  # noqa: PLR0913 - an argument for each option
     paths: options.Paths,
     html: Annotated[Path, options.option("FILE", "The page to write.", show_default=False)],
@@ -533,7 +538,7 @@ def measure(
 
 @app.command(
     epilog=options.examples(
-        "inferno calibrate runs.csv --model llama-8b --accelerator H100",
+        "inferno calibrate bench.csv --model llama-8b --accelerator H100",
         "inferno calibrate *.json --model llama-8b --accelerator H100 --plot fit.svg",
         "inferno calibrate --prometheus http://localhost:9090 "
         "--labels namespace=prod,model_name=llama-8b --model llama-8b --accelerator H100",
@@ -668,9 +673,8 @@ def _measure_engine(wanted: "Benchmark", file: "RunsFile") -> None:
 
 @app.command(
     epilog=options.examples(
-        "inferno generate keda servers.yaml --namespace llm",
-        "inferno generate keda --for kserve servers.yaml",
         "kubectl get servers -o yaml | inferno generate keda - | kubectl apply -f -",
+        "kubectl get servers -o yaml | inferno generate keda --for kserve - > scaled-objects.yaml",
     )
 )
 def generate(  # noqa: PLR0913 - an argument for each option
@@ -710,19 +714,18 @@ def generate(  # noqa: PLR0913 - an argument for each option
 migrations = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
-@migrations.callback(epilog=options.examples("inferno migrate wva samples/wva"))
+WVA_EXAMPLES = options.examples(
+    "kubectl get variantautoscalings,hpa,scaledobjects,configmaps,deployments -A "
+    "-o yaml | inferno migrate wva - > inferno.yaml"
+)
+
+
+@migrations.callback(epilog=WVA_EXAMPLES)
 def migrate() -> None:
     """Convert other autoscalers' objects to Inferno resources."""
 
 
-@migrations.command(
-    "wva",
-    epilog=options.examples(
-        "inferno migrate wva samples/wva",
-        "kubectl get variantautoscalings,hpa,scaledobjects,configmaps,deployments -A "
-        "-o yaml | inferno migrate wva - > inferno.yaml",
-    ),
-)
+@migrations.command("wva", epilog=WVA_EXAMPLES)
 def migrate_wva(
     paths: Annotated[
         list[str],
@@ -764,12 +767,11 @@ DEFAULT_POLICIES = ["static-peak", "static-peak@best", "hpa", "hpa@best", "infer
 
 @app.command(
     epilog=options.examples(
-        "inferno replay samples/fleet --trace samples/traces/servegen-m-large.csv "
-        "--scale 0.3 --policy inferno --policy hpa --html replay.html",
-        "inferno replay samples/measured --prometheus http://localhost:9090 --from 7d "
+        "inferno replay fleet.yaml --trace trace.csv --hours 6 --scale 0.3 "
+        "--policy inferno --policy hpa --html replay.html",
+        "inferno replay fleet.yaml --trace trace.csv --hours 2 --lead-time 100 --policy keda-slo",
+        "inferno replay measured.yaml --prometheus http://localhost:9090 --from 7d "
         "--keep week.csv.gz --policy inferno --policy hpa",
-        "inferno replay samples/episode --trace samples/traces/slo-aware.csv "
-        "--settings settings.yaml --policy keda-slo --policy mine:Mine",
     )
 )
 @partial(options.prometheus_options, is_brief=True)
@@ -870,11 +872,7 @@ def replay(  # noqa: PLR0913 - an argument for each option
         write(html, render_file("replay.html", page))
 
 
-@app.command(
-    epilog=options.examples(
-        "inferno floor samples/fleet --trace samples/traces/servegen-m-large.csv --scale 0.3"
-    )
-)
+@app.command(epilog=options.examples("inferno floor fleet.yaml --trace trace.csv --hours 6"))
 def floor(  # noqa: PLR0913 - an argument for each option
     paths: options.Paths,
     output: options.Output = options.Format.TABLE,
@@ -914,8 +912,10 @@ def floor(  # noqa: PLR0913 - an argument for each option
 
 @app.command(
     epilog=options.examples(
-        "inferno study samples/studies/slower.yaml --jobs 2",
-        "inferno study samples/studies/eighteen.yaml --scheduler tcp://scheduler:8786 -o csv",
+        "echo '{fleets: [{name: mine, paths: [fleet.yaml]}], "
+        "traces: [{name: load, file: trace.csv, hours: 2}], policies: [hpa, inferno]}' "
+        "> study.yaml && inferno study study.yaml --jobs 2",
+        "inferno study study.yaml --scheduler tcp://scheduler:8786 -o csv",
     )
 )
 def study(
@@ -1234,8 +1234,7 @@ def list_known_models(output: options.Output = options.Format.TABLE) -> None:
     "estimate",
     epilog=options.examples(
         "inferno catalogue estimate --model Llama-3.1-70B --accelerator H200 "
-        "--accelerator-count 2 --dtype fp8",
-        "inferno catalogue estimate --model-config config.json --accelerator MI300X -o table",
+        "--accelerator-count 2 --dtype fp8 -o table",
         "inferno catalogue estimate --model Qwen3-32B --accelerator H100 --accelerator L40S "
         "--accelerator-count 1 --accelerator-count 4",
     ),

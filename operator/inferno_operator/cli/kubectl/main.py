@@ -220,8 +220,8 @@ def optimize(
 
 @app.command(
     epilog=options.examples(
-        "kubectl inferno explain premium-granite-13b",
-        "kubectl inferno explain Premium-granite_13b -n llm -o yaml",
+        "kubectl inferno explain chat",
+        "kubectl inferno explain chat -n llm -o yaml",
     )
 )
 @with_cluster_options
@@ -277,7 +277,7 @@ def explain(
 @app.command(
     epilog=options.examples(
         "kubectl inferno generate keda | kubectl apply -f -",
-        "kubectl inferno generate hpa premium-granite-13b -n llm",
+        "kubectl inferno generate hpa chat -n llm",
     )
 )
 @with_cluster_options
@@ -449,7 +449,7 @@ def show_overview(
 @app.command(
     epilog=options.examples(
         "kubectl inferno measure --namespace llm",
-        "kubectl inferno measure premium-granite-13b --prometheus http://localhost:9090",
+        "kubectl inferno measure chat --prometheus http://localhost:9090",
     )
 )
 @with_cluster_options

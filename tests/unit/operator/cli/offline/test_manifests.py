@@ -201,7 +201,7 @@ class TestKustomization:
 
 
 @pytest.mark.cluster  # for its kubectl
-@pytest.mark.parametrize("sample", ["fleet", "measured", "small", "troubles"])
+@pytest.mark.parametrize("sample", ["fleet", "measured", "small", "three-models", "troubles"])
 def test_a_sample_is_read_as_kubectl_builds_it(sample: str) -> None:
     kubectl = Binaries(os.environ).find("kubectl")
     built = subprocess.run(
