@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.program import ROOT, SAMPLE, inferno
 from tests.unit.operator.adapters.prometheus.serving import serving, vector
@@ -19,6 +20,15 @@ NOWHERE = ("--prometheus", "http://127.0.0.1:1")
         ((SAMPLE, *NOWHERE), "nothing to measure: no Server has spec.measure"),
         ((MEASURED, "--prometheus", "prometheus:9090"), "inferno: --prometheus: 'prometheus:9090'"),
         (("nowhere.yaml", *NOWHERE), "nowhere.yaml: No such file or directory"),
+        (
+            (SAMPLE, *NOWHERE, "--labels", "job=x"),
+            "--labels are those of one Server, and 2 have no spec.measure",
+        ),
+        (
+            (MEASURED, *NOWHERE, "--labels", "job=x"),
+            "--labels are those of one Server, and 0 have no spec.measure",
+        ),
+        ((SAMPLE, *NOWHERE, "--labels", "job"), "--labels 'job': expected NAME=VALUE,NAME=VALUE"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[str | Path, ...], message: str) -> None:
@@ -102,6 +112,25 @@ def test_a_server_without_a_label_is_named(tmp_path: Path) -> None:
     assert printed.returncode == 2
     assert "name at least one label" in printed.stderr.decode()
     assert printed.stderr.count(b"\n") == 1
+
+
+def test_labels_are_those_of_the_server_that_has_no_measure(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(inferno("size", "Qwen3-8B", "--accelerator", "H100", "-o", "yaml").stdout)
+    labels = ("--labels", "namespace=prod,model_name=qwen")
+
+    with serving() as prometheus:
+        prometheus.usual = lambda _: vector()
+        printed = inferno("measure", file, "--prometheus", prometheus.url, *labels, "-o", "yaml")
+        asked = "".join(map(str, prometheus.asked))
+
+    objects = yaml.safe_load(printed.stdout)["items"]
+    (spec,) = (each["spec"] for each in objects if each["kind"] == "Server")
+    assert spec["measure"] == {
+        "source": "vLLM",
+        "labels": {"namespace": "prod", "model_name": "qwen"},
+    }
+    assert 'namespace="prod"' in asked
 
 
 def test_a_load_that_is_not_known_is_a_warning_beside_the_manifests() -> None:

@@ -1,6 +1,6 @@
 """Measure Servers from a command line, and keep what was asked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +19,7 @@ from inferno_operator.controllers.measurement.quality import (
 from inferno_operator.engines.catalogue import MetricSources
 from inferno_operator.engines.survey import Survey
 from inferno_operator.resources import Model, Resource, Server
+from inferno_operator.resources.measurement import Measure
 from inferno_operator.resources.objects import Key
 from inferno_operator.resources.observation import only
 from inferno_operator.runtime.prometheus import Prometheus, QueryResult, RefusedError
@@ -45,6 +46,22 @@ class QueryRecorder(Prometheus):
     async def metric_names(self, matcher: str) -> tuple[str, ...]:
         """Return the names of the metrics that have a series that a matcher selects."""
         return await self.prometheus.metric_names(matcher)
+
+
+def name_labels(resources: Sequence[Resource], labels: Mapping[str, str]) -> list[Resource]:
+    """Return objects in which the Server without `spec.measure` has labels of vLLM replicas.
+
+    Raises InputError if there is none, or several.
+    """
+    unmeasured = [r for r in only(Server, resources) if not r.spec.measure]
+    if len(unmeasured) != 1:
+        raise InputError(
+            f"--labels are those of one Server, and {len(unmeasured)} have no spec.measure: "
+            "write them into each Server"
+        )
+    (server,) = unmeasured
+    named = server.replace_spec(measure=Measure(source="vLLM", labels=dict(labels)))
+    return [named if resource is server else resource for resource in resources]
 
 
 async def measure(

@@ -493,9 +493,9 @@ Yes = Annotated[bool, typer.Option("--yes", help="Load an engine that is not on 
 
 @app.command(
     epilog=options.examples(
-        "inferno measure --prometheus http://localhost:9090 samples/measured",
-        "inferno measure --prometheus https://thanos/prometheus --token-file token "
-        "fleet.yaml -o yaml | inferno plan -",
+        "inferno measure --prometheus http://localhost:9090 mine.yaml "
+        "--labels namespace=prod,model_name=Qwen/Qwen3-32B -o yaml > measured.yaml",
+        "inferno measure --prometheus https://thanos/prometheus --token-file token measured.yaml",
     )
 )
 @options.prometheus_options
@@ -507,6 +507,14 @@ def measure(
     queries: Annotated[
         bool, typer.Option("--queries", help="Show each query and its answer.")
     ] = False,
+    labels: Annotated[
+        str,
+        options.option(
+            "NAME=VALUE,...",
+            "Labels that all series of the vLLM replicas have, of the one Server without "
+            "spec.measure.",
+        ),
+    ] = "",
     lenient: options.Lenient = False,
 ) -> None:
     """Measure the load and the latencies of Servers now.
@@ -516,12 +524,15 @@ def measure(
     """
     from datetime import UTC, datetime
 
-    from inferno_operator.cli.measurement import measure, with_measured_loads
+    from inferno_operator.cli.calibration import parse_labels
+    from inferno_operator.cli.measurement import measure, name_labels, with_measured_loads
     from inferno_operator.cli.offline.system import read_resources, refuse_unknown
     from inferno_operator.cli.tables import measurement
 
     place, sources = prometheus.place, prometheus.read_sources()
     resources = read_resources(paths, warn if lenient else refuse_unknown)
+    if labels:
+        resources = name_labels(resources, parse_labels(labels))
     with working("asking Prometheus"):
         measurements, asked = run_async(measure(resources, place, sources))
     if output is options.Format.YAML:
