@@ -50,9 +50,35 @@ def of_kubectl(page: str) -> bool:
 
 def index_of_commands() -> str:
     """The help of each program, the page of each of its commands, and what many commands have."""
-    texts = sorted(common_options(), key=lambda text: text.strip("-"))
-    shared = table(("option", "meaning"), [_option(text) for text in texts])
+    shared = table(("option", "meaning"), _shared_rows())
     return "\n\n".join((*map(_program, PROGRAMS), "### Options of many commands", shared))
+
+
+def _shared_rows() -> list[tuple[str, str]]:
+    """The options of many commands, each once, and what they mean in which program."""
+    helps = {
+        program: " ".join(
+            word
+            for context in contexts()
+            if context.command_path.startswith(program)
+            for word in context.get_help().split()
+        )
+        for program in PROGRAMS
+    }
+    meanings: dict[str, dict[str, str]] = {}
+    for text in sorted(common_options(), key=lambda text: text.strip("-")):
+        names, meaning = _option(text)
+        for program, shown in helps.items():
+            if text in shown:
+                meanings.setdefault(names, {})[program] = meaning
+    return [(names, _join(found)) for names, found in meanings.items()]
+
+
+def _join(meanings: Mapping[str, str]) -> str:
+    """What an option means; where programs differ, in each."""
+    if len({*meanings.values()}) == 1:
+        return next(iter(meanings.values()))
+    return " ".join(f"{code(program)}: {meaning}" for program, meaning in meanings.items())
 
 
 @cache
