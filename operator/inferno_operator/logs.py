@@ -16,6 +16,8 @@ def configure(*, as_json: bool) -> None:
     handler.setFormatter(JsonFormatter() if as_json else logging.Formatter(TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
+    # It warns of a file that is missing, of which the error says the same.
+    logging.getLogger("kubernetes.aio.config.kube_config").setLevel(logging.ERROR)
 
 
 class JsonFormatter(logging.Formatter):

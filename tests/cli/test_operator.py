@@ -60,8 +60,9 @@ def test_a_switch_wins_over_the_variable_of_its_name(
         "--no-leader-election", KUBECONFIG=missing, INFERNO_LEADER_ELECTION="maybe"
     )
 
+    (line,) = lines
     assert status == 2
-    assert lines[-1].startswith("inferno: no access to a cluster: ")
+    assert line.startswith("inferno: no access to a cluster: ")
 
 
 def test_a_busy_port_is_told_in_one_line(start_in_vain: StartInVain, kubeconfig: Path) -> None:
