@@ -47,6 +47,12 @@ setup: $(READY) ## Create the virtual environment
 
 .PHONY: demo
 demo: ## Run a demo on a real control plane (KEEP=1 leaves it running)
+	@if ! { command -v go || command -v kube-apiserver || [ -n "$${KUBEBUILDER_ASSETS:-}" ] || \
+	    ls "$${XDG_CACHE_HOME:-$$HOME/.cache}"/inferno-operator/controlplane/*/kube-apiserver; } > /dev/null 2>&1; then \
+	  echo "There is no Go (https://go.dev/dl), which builds the demo's control plane. What needs none, after make setup:"; \
+	  echo "  .venv/bin/inferno size Qwen3-32B --rate 7/s"; \
+	  echo "  .venv/bin/inferno sample --fleet | .venv/bin/inferno plan -"; \
+	  exit 1; fi
 	@echo "Needs .venv (once; about a minute), and etcd, kube-apiserver and kubectl: what is neither in"
 	@echo "KUBEBUILDER_ASSETS nor on PATH is built by Go (once; about five minutes on two cores)."
 	@echo "The demo then runs for about 20 s and needs 0.7 GiB of memory."

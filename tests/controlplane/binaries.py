@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.kept import cache_folder
@@ -18,6 +19,8 @@ from tests.controlplane.parent_death import die_with_parent
 from tests.controlplane.programs import PROGRAMS, Program
 
 ERROR_LINES = 15
+PROGRESS_S = 15.0
+"""Time between two lines about a build [s]."""
 
 
 def built_path(program: Program, cache: Path) -> Path:
@@ -26,7 +29,11 @@ def built_path(program: Program, cache: Path) -> Path:
 
 
 def build(
-    program: Program, cache: Path, environment: Mapping[str, str], say: Callable[[str], None]
+    program: Program,
+    cache: Path,
+    environment: Mapping[str, str],
+    say: Callable[[str], None],
+    progress_s: float = PROGRESS_S,
 ) -> Path:
     """Build the program unless that was done before, and return its path.
 
@@ -45,7 +52,7 @@ def build(
     target.parent.mkdir(parents=True, exist_ok=True)
     with _only_one(program, target.parent, say):
         if not target.exists():
-            _build(go, program, target, environment, say)
+            _build(go, program, target, environment, say, progress_s)
     return target
 
 
@@ -77,6 +84,7 @@ def _build(
     target: Path,
     environment: Mapping[str, str],
     say: Callable[[str], None],
+    progress_s: float,
 ) -> None:
     partial_prefix = f".building-{program.name}-"
     for leftover in target.parent.glob(f"{partial_prefix}*"):  # of a build that was killed
@@ -88,28 +96,51 @@ def _build(
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=partial_prefix) as folder:
         partial = Path(folder, program.name)
-        _run_go(go, program, partial, environment)
+        log = Path(folder, "log")
+        with log.open("w") as file, _start_go(go, program, partial, environment, file) as building:
+            while not _ends_within(building, progress_s):
+                elapsed = time.monotonic() - started
+                say(f"Building {program.name}: {elapsed:.0f} s, {_describe_progress(log)}")
+        if building.returncode:
+            said = [line for line in log.read_text().splitlines() if " " in line]
+            last = "\n".join(said[-ERROR_LINES:])
+            raise BinaryError(f"building {program.name} failed; Go's last lines:\n{last}")
         partial.rename(target)
     say(f"Built {program.name} in {time.monotonic() - started:.0f} s")
 
 
-def _run_go(go: str, program: Program, output: Path, environment: Mapping[str, str]) -> None:
-    completed = subprocess.run(
+def _start_go(
+    go: str, program: Program, output: Path, environment: Mapping[str, str], log: TextIO
+) -> subprocess.Popen[bytes]:
+    """Start Go, which logs a line for each module that it loads and each package it compiles."""
+    return subprocess.Popen(
         [
-            *(go, "build", "-C", program.module.folder),
+            *(go, "build", "-v", "-C", program.module.folder),
             *("-mod=readonly", "-trimpath", "-ldflags", program.linker_flags),
             *("-o", output, program.package),
         ],
         env={**environment, "GOWORK": "off", "CGO_ENABLED": "0"},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=die_with_parent,
+        stdout=log,
+        stderr=log,
+        preexec_fn=die_with_parent,  # noqa: PLW1509 - it makes one system call, takes no lock
     )
-    if completed.returncode:
-        said = "\n".join(completed.stderr.splitlines()[-ERROR_LINES:])
-        raise BinaryError(f"building {program.name} failed; Go's last lines:\n{said}")
+
+
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _describe_progress(log: Path) -> str:
+    lines = log.read_text().splitlines()
+    packages = [line for line in lines if " " not in line]
+    if not packages:
+        return f"{len(lines)} modules loaded"
+    return f"{len(packages)} packages compiled, now {packages[-1]}"
 
 
 OLDEST = {"kubectl": (1, 31), "prometheus": (3, 0), "promtool": (3, 0)}
@@ -135,10 +166,13 @@ class Binaries:
         Variables that tell where to look: KUBEBUILDER_ASSETS, PATH, XDG_CACHE_HOME, HOME.
     say
         Told what takes long, a line at a time.
+    progress_s
+        Time between two lines about a build [s].
     """
 
     environment: Mapping[str, str]
     say: Callable[[str], None] = _print_now
+    progress_s: float = PROGRESS_S
 
     def find(self, name: str) -> Path:
         """Path of a program.
@@ -150,7 +184,9 @@ class Binaries:
         """
         found = self._in_assets(name) or self._on_path(name)
         cache = cache_folder(self.environment)
-        return found or build(PROGRAMS[name], cache, self.environment, self.say)
+        if found:
+            return found
+        return build(PROGRAMS[name], cache, self.environment, self.say, self.progress_s)
 
     def find_all(self, names: Iterable[str]) -> dict[str, Path]:
         """Paths of several programs by name; what is missing is built side by side.
