@@ -35,6 +35,7 @@ ELSEWHERE = {
     "kubectl apply --server-side --filename dist/": "tests/manifests/test_dist.py",
     "kubectl krew install": "tests/manifests/test_dist.py",
     "make docker-build": "Dockerfile",  # there is no container engine
+    "make docker-push": "Dockerfile",  # there is no registry
     "make extended-test": ".ci/run",
     "make help": "Makefile",
     "make install": "tests/cluster/deployment/test_make.py",

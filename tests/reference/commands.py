@@ -148,12 +148,12 @@ def _explained_on(option: str) -> str:
 
 
 def _within_width(line: str) -> str:
-    """A line of a help; an example that is wider than the page goes on before options and pipes.
+    """A line of a help; a wide example goes on before options, pipes and quotes.
 
     Help has each example on one line, which a terminal breaks where it ends.
     """
     *before, last = [""]
-    for part in re.split(r" (?=--|\| )", line) if len(line) > WIDTH else [line]:
+    for part in re.split(r" (?=--|\| |> |&& |')", line) if len(line) > WIDTH else [line]:
         joined = f"{last} {part}" if last else part
         if len(joined) <= WIDTH - len(CONTINUED) or not last:
             last = joined

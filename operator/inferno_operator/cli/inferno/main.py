@@ -923,8 +923,8 @@ def floor(  # noqa: PLR0913 - an argument for each option
 
 @app.command(
     epilog=options.examples(
-        "echo '{fleets: [{name: mine, paths: [fleet.yaml]}], "
-        "traces: [{name: load, file: trace.csv, hours: 2}], policies: [hpa, inferno]}' "
+        "echo '{fleets: [{name: mine, paths: [fleet.yaml]}],' "
+        "'traces: [{name: load, file: trace.csv, hours: 2}],' 'policies: [hpa, inferno]}' "
         "> study.yaml && inferno study study.yaml --jobs 2",
         "inferno study study.yaml --scheduler tcp://scheduler:8786 -o csv",
     )
