@@ -6,6 +6,20 @@ import subprocess
 from pathlib import Path
 
 from tests.conftest import ROOT
+from tests.controlplane.binaries import Binaries
+
+GO = """#!/bin/bash
+echo 'go: downloading example.org/a v1.2.3' >&2
+until [ -e {folder}/loaded ]; do :; done
+echo example.org/a/b >&2
+until [ -e {folder}/compiled ]; do :; done
+previous=
+for argument in "$@"; do
+  [ "$previous" = -o ] && echo built > "$argument"
+  previous=$argument
+done
+"""
+"""Stands for Go: loads and compiles until the test has heard of it."""
 
 
 def test_without_go_the_demo_says_so_first_and_offers_what_needs_none(
@@ -47,3 +61,23 @@ def test_the_demo_says_what_it_takes_before_it_sets_anything_up(tmp_path: Path) 
     assert told[0].startswith("Needs .venv (once; about a minute), and etcd")
     assert told[2] == "The demo then runs for about 20 s and needs 0.7 GiB of memory."
     assert setup.startswith("Setting up ")
+
+
+def test_a_build_of_the_control_plane_says_how_far_it_is(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    go.write_text(GO.replace("{folder}", str(tmp_path)))
+    go.chmod(0o755)
+    environment = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    said: list[str] = []
+
+    def hear(line: str) -> None:
+        said.append(line.partition(" s, ")[2])
+        if said[-1] == "1 modules loaded":
+            (tmp_path / "loaded").touch()
+        if said[-1] == "1 packages compiled, now example.org/a/b":
+            (tmp_path / "compiled").touch()
+
+    built = Binaries(environment, hear, progress_s=0.01).find("helm")
+
+    assert built.read_text() == "built\n"
+    assert {"1 modules loaded", "1 packages compiled, now example.org/a/b"} <= {*said}

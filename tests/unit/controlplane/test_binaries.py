@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.binaries import PROGRESS_S, Binaries
+from tests.controlplane.binaries import Binaries
 from tests.controlplane.errors import BinaryError
 from tests.controlplane.programs import PROGRAMS
 
@@ -38,14 +38,9 @@ class Machine:
     def install_go(self, script: str = GO) -> None:
         self.install("path", "go", script.replace("{folder}", str(self.home)))
 
-    def binaries(
-        self,
-        say: Callable[[str], None] = lambda _: None,
-        progress_s: float = PROGRESS_S,
-        **more: str,
-    ) -> Binaries:
+    def binaries(self, say: Callable[[str], None] = lambda _: None, **more: str) -> Binaries:
         search_path = f"{self.home / 'path'}:/usr/bin:/bin"
-        return Binaries({"HOME": str(self.home), "PATH": search_path, **more}, say, progress_s)
+        return Binaries({"HOME": str(self.home), "PATH": search_path, **more}, say)
 
     @property
     def go_calls(self) -> int:
@@ -131,27 +126,6 @@ def test_of_two_runs_at_once_one_builds_and_the_other_says_that_it_waits(machine
 
     assert machine.go_calls == 1
     assert said_by_second == ["Another run is building etcd; waiting for it"]
-
-
-def test_a_build_that_takes_long_says_how_far_it_is(machine: Machine) -> None:
-    machine.install_go(
-        "echo 'go: downloading example.org/a v1.2.3' >&2\n"
-        "until [ -e {folder}/loaded ]; do :; done\n"
-        "echo example.org/a/b >&2\n"
-        "until [ -e {folder}/compiled ]; do :; done\n" + GO
-    )
-    said: list[str] = []
-
-    def hear(line: str) -> None:
-        said.append(line.partition(" s, ")[2])
-        if line.endswith("1 modules loaded"):
-            (machine.home / "loaded").touch()
-        if line.endswith("1 packages compiled, now example.org/a/b"):
-            (machine.home / "compiled").touch()
-
-    machine.binaries(hear, progress_s=0.01).find("etcd")
-
-    assert {"1 modules loaded", "1 packages compiled, now example.org/a/b"} <= {*said}
 
 
 def test_several_are_built_side_by_side(machine: Machine) -> None:

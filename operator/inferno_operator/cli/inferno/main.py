@@ -780,7 +780,7 @@ DEFAULT_POLICIES = ["static-peak", "static-peak@best", "hpa", "hpa@best", "infer
     epilog=options.examples(
         "inferno replay fleet.yaml --trace trace.csv --hours 6 --scale 0.3 "
         "--policy inferno --policy hpa --html replay.html",
-        "inferno replay fleet.yaml --trace trace.csv --hours 2 --lead-time 100 --policy keda-slo",
+        "inferno replay fleet.yaml --trace trace.csv --hours 2 --policy keda-slo --policy hpa@best",
         "inferno replay measured.yaml --prometheus http://localhost:9090 --from 7d "
         "--keep week.csv.gz --policy inferno --policy hpa",
     )

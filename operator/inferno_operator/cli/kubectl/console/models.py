@@ -68,7 +68,7 @@ def view_models(seen: SeenNamespace) -> ConsolePage:
         )
     headings = ("MODEL", "NAME", ">ACCELERATORS", "CALIBRATE", "CALIBRATED")
     table = TextTable((*headings, ">SERVERS", ">REPLICAS", ">COST"), rows)
-    no_models = "No Models in this namespace: apply yours, or samples/small to try it."
+    no_models = "No Models in this namespace: apply yours, or try `inferno sample`."
     return ConsolePage(
         title="Models",
         parts=(table if rows else no_models,),

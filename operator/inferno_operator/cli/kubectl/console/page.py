@@ -14,7 +14,7 @@ from inferno_operator.resources.observation import Observation
 OPERATOR_NAMESPACE = "inferno-system"  # where the installation guides put the operator
 
 # What pages say before there is one.
-NO_SERVERS = "No Servers in this namespace: apply yours, or samples/small to try it."
+NO_SERVERS = "No Servers in this namespace: apply yours, or try `inferno sample`."
 
 
 @dataclass(frozen=True, slots=True)
