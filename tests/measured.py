@@ -18,7 +18,7 @@ from tests.engines.fleet import Fleet, Settings
 from tests.engines.history import SCRAPE_INTERVAL_S, Change, scraped
 from tests.engines.prometheus import Prometheus
 from tests.engines.workload import LogNormal, Workload
-from tests.reference.shown import ELIDED, Shown, find_folder, run, shown, with_output
+from tests.reference.shown import ELIDED, Shown, find_folder, run_in, shown, with_output
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
@@ -58,7 +58,7 @@ def printed(command: Shown, prometheus: Prometheus) -> str:
     RuntimeError
         It fails; the message is what it says.
     """
-    done = run(command.text.replace(URL, prometheus.url), find_folder(command.page))
+    done = run_in(find_folder(command.page), command.text.replace(URL, prometheus.url))
     if done.returncode:
         raise RuntimeError(f"{command}: {done.stderr}")
     return done.stdout

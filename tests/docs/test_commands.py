@@ -14,7 +14,7 @@ from inferno_operator.resources import SYSTEM_RESOURCES
 from tests.docs.elsewhere import ELSEWHERE, elsewhere
 from tests.in_process import called
 from tests.reference.commands import contexts
-from tests.reference.shown import OF_THE_SHELL, ROOT, Shown, every, find_folder, run, variables
+from tests.reference.shown import OF_THE_SHELL, ROOT, Shown, every, find_folder, run_in, variables
 from tests.tiers import extended
 
 COMMANDS = every()
@@ -33,7 +33,7 @@ def finished(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A command that was run; those of several pages once, and the program where the tests are."""
     program, *arguments = shlex.split(text)
     if program != "inferno" or OF_THE_SHELL & set(text):
-        return run(text, folder)
+        return run_in(folder, text)
     done = called(main, arguments, folder=folder, environment=variables())
     streams = (stream.decode() for stream in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(text, done.returncode, *streams)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.reference.pages import PARTS, page, renewed
-from tests.reference.shown import find_folder, pages, run, shown, with_output
+from tests.reference.shown import find_folder, pages, run_in, shown, with_output
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def _printed_anew(place: Path) -> str:
     text = place.read_text(encoding="utf-8")
     for command in shown(place):
         if command.offline:
-            printed = run(command.text, find_folder(place)).stdout
+            printed = run_in(find_folder(place), command.text).stdout
             if not command.fits(printed):
                 text = with_output(text, command, printed)
     return text

@@ -132,11 +132,16 @@ def find_folder(page: Path) -> Path:
     for path in ROOT.iterdir():
         (folder / path.name).symlink_to(path)
     for command in writing:
-        run(command.text, folder).check_returncode()
+        run_in(folder, command.text).check_returncode()
     return folder
 
 
-def run(text: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a reader would, in the project's folder."""
+    return run_in(ROOT, text, **environment)
+
+
+def run_in(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command as a reader would, in a folder."""
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
