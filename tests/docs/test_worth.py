@@ -1,10 +1,12 @@
-"""What README says that the operator is worth follows from the replay that it shows."""
+"""What README says of worth, trust and time follows from the replay, measurements and tools."""
 
 import re
 from functools import cache
 
 import pytest
 
+from tests.controlplane.programs import PROGRAMS
+from tests.h100.limits import USUAL_RATE, limits
 from tests.reference.shown import ROOT
 
 COMMAND = "$ inferno replay fleet.yaml"
@@ -16,9 +18,9 @@ LESS = re.compile(r"`?(\S+?)`? costs (\d+) % less than `(\S+?)`( and keeps ([\d.
 
 
 @cache
-def section() -> str:
+def section(heading: str = "What is it worth?") -> str:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    return " ".join(readme.partition("## What is it worth?")[2].partition("\n## ")[0].split())
+    return " ".join(readme.partition(f"## {heading}\n")[2].partition("\n## ")[0].split())
 
 
 @cache
@@ -68,3 +70,26 @@ def test_the_minutes_are_those_of_the_table() -> None:
     assert int(found[1]) == figures()["inferno"]["MISSED MIN"]
     assert int(found[2]) == SERVERS * MINUTES
     assert int(found[3]) == figures()["static-peak"]["MISSED MIN"]
+
+
+def test_the_errors_of_predictions_are_those_of_the_measurements() -> None:
+    itl, ttft, *_ = limits()
+    found = re.search(
+        r"up to (\d+) requests/s, the mean ITL was predicted within (\d+) % .* within (\d+) %",
+        section("What can you trust?"),
+    )
+
+    assert (itl.name, ttft.name) == ("ITL, random arrivals", "TTFT, random arrivals")
+    assert found is not None
+    assert [int(number) for number in found.groups()] == [
+        USUAL_RATE,
+        *(round(100 * abs(limit.worst[1])) for limit in (itl, ttft)),
+    ]
+
+
+def test_the_minutes_of_the_first_test_are_those_of_all_builds() -> None:
+    said = re.search(r"about (\d+) minutes on two cores", section("In a copy of the project"))
+    minutes = sum(int(program.build_time.split()[0]) for program in PROGRAMS.values())
+
+    assert said is not None
+    assert abs(int(said[1]) - minutes) <= 2
