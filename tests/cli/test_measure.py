@@ -56,6 +56,16 @@ def test_a_prometheus_that_cannot_be_asked_is_one_line(
     assert printed.stderr.count(b"\n") == 1
 
 
+def test_a_prometheus_that_does_not_answer_is_told_once() -> None:
+    """The program itself: where the tests are, they take what is logged."""
+    printed = inferno("measure", MEASURED, *NOWHERE, stdin=b"")
+
+    assert printed.returncode == 1
+    assert printed.stderr.decode() == (
+        "inferno: http://127.0.0.1:1: Prometheus does not answer: connection refused\n"
+    )
+
+
 OWN = """
 Mine:
   heartbeat: [mine_alive]

@@ -1,8 +1,11 @@
 """Measure Servers from a command line, and keep what was asked."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from logging.handlers import MemoryHandler
 from typing import Any
 
 from inferno_operator.adapters.prometheus.client import connect
@@ -48,6 +51,20 @@ class QueryRecorder(Prometheus):
         return await self.prometheus.metric_names(matcher)
 
 
+@contextmanager
+def hold_log(name: str) -> Iterator[None]:
+    """Print what a package logs at the end, and nothing if an error ends it, which says it all."""
+    held = MemoryHandler(1000, logging.CRITICAL + 1, logging.StreamHandler(), flushOnClose=False)
+    logger = logging.getLogger(name)
+    logger.addHandler(held)
+    try:
+        yield
+        held.flush()
+    finally:
+        logger.removeHandler(held)
+        held.close()
+
+
 def name_labels(resources: Sequence[Resource], labels: Mapping[str, str]) -> list[Resource]:
     """Return objects in which the Server without `spec.measure` has labels of vLLM replicas.
 
@@ -81,11 +98,12 @@ async def measure(
             recorder, sources, lambda: datetime.now(UTC).timestamp(), looked_at=len(servers)
         )
         measures = {_key(s): s.spec.measure for s in servers if s.spec.measure}
-        results = await survey.ask(measures)
-    if recorder.asked and all(asked.problem for asked in recorder.asked):
-        problem = recorder.asked[0].problem
-        is_refused = next(iter(results.values())).reading.refused
-        raise RefusedError(problem) if is_refused else UnavailableError(problem)
+        with hold_log("inferno_operator.engines"):
+            results = await survey.ask(measures)
+            if recorder.asked and all(asked.problem for asked in recorder.asked):
+                problem = recorder.asked[0].problem
+                is_refused = next(iter(results.values())).reading.refused
+                raise RefusedError(problem) if is_refused else UnavailableError(problem)
     targets = find_targets(resources)
     models = {r.spec.name: r for r in only(Model, resources)}
     measurements = []
