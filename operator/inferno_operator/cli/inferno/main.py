@@ -780,7 +780,8 @@ DEFAULT_POLICIES = ["static-peak", "static-peak@best", "hpa", "hpa@best", "infer
     epilog=options.examples(
         "inferno replay fleet.yaml --trace trace.csv --hours 6 --scale 0.3 "
         "--policy inferno --policy hpa --html replay.html",
-        "inferno replay fleet.yaml --trace trace.csv --hours 2 --policy keda-slo --policy hpa@best",
+        "echo 'leadTimeSeconds: 100' > settings.yaml && inferno replay fleet.yaml "
+        "--trace trace.csv --hours 2 --settings settings.yaml --policy keda-slo",
         "inferno replay measured.yaml --prometheus http://localhost:9090 --from 7d "
         "--keep week.csv.gz --policy inferno --policy hpa",
     )
