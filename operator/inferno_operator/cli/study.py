@@ -110,13 +110,14 @@ def list_runs(
             version("inferno-operator"),
         )
         for setting in study.settings:
-            true = read_documents([str(folder / setting.truth)] if setting.truth else [])
+            truth = str(folder / setting.truth) if setting.truth else ""
+            true = read_documents([truth] if truth else [])
             performing = [document.content for document in true]
             made = _digest(inputs, setting.model_dump(exclude={"name", "truth"}), performing)
             scenario = replay.build_scenario(
                 system,
                 load,
-                setting.model_copy(update={"truth": str(folder / setting.truth)}),
+                setting.model_copy(update={"truth": truth}),
                 warn,
                 truth=parse_system(true, unknown).profiles if true else (),
                 measures=list_measures(documents),
