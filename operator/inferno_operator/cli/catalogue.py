@@ -470,7 +470,7 @@ def describe_models(models: KnownModels) -> Iterator[Printed]:
     rows = []
     for known in models.models:
         model = read_architecture(known.config, known.name)
-        growing = model.layers - model.windowed_layers
+        growing = model.attention_layers - model.windowed_layers
         cache = growing * model.cached(1) * CACHE_BYTES["bf16"] / 1024
         rows.append(
             (
