@@ -234,16 +234,17 @@ def implausible_numbers(system: System) -> Iterator[Problem]:
     """
     too_fast = [p for p in system.profiles if 0 < _step_ms(p.parameters) < LEAST_STEP]
     too_slow = [p for p in system.profiles if _step_ms(p.parameters) > SLOWEST_STEP]
-    for profiles, than, unit, factor in (
-        (too_fast, "faster", "seconds", MS_PER_SECOND),
-        (too_slow, "slower", "microseconds", 1 / MS_PER_SECOND),
+    for profiles, than, unit, factor, much in (
+        (too_fast, "faster", "seconds", MS_PER_SECOND, "1000 times as much"),
+        (too_slow, "slower", "microseconds", 1 / MS_PER_SECOND, "a 1000th"),
     ):
         for model in dict.fromkeys(profile.model for profile in profiles):
             own = [profile for profile in profiles if profile.model == model]
-            step = _step_ms(own[0].parameters)
+            steps = own[0].parameters
             message = (
-                f"a step of {_rounded(step)} ms is {than} than any card{_and_more(*own)}; times are"
-                f" in ms: if it is in {unit}, write {_rounded(step * factor)}"
+                f"a step of {_rounded(_step_ms(steps))} ms is {than} than any card"
+                f"{_and_more(*own)}; times are in ms: if they are in {unit}, write {much}, such as"
+                f" alpha {_rounded(steps.alpha * factor)}"
             )
             part = own[0].accelerator
             yield Problem("model", model, "alpha", message, IMPLAUSIBLE, part)
