@@ -31,7 +31,7 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
-from inferno_optimizer.units import MS_PER_MINUTE, MS_PER_SECOND
+from inferno_optimizer.units import HOURS_PER_MONTH, MS_PER_MINUTE, MS_PER_SECOND
 from inferno_optimizer.validation import Problem
 
 IMPLAUSIBLE = "Implausible"
@@ -59,7 +59,6 @@ LEAST_CARD_COST, MOST_CARD_COST = 10.0, 10_000.0
 """Lowest and highest plausible cost of a card [cents/hour]."""
 
 CENTS_PER_DOLLAR = 100
-HOURS_PER_MONTH = 730
 
 LEAST_USE = 0.02
 """Least share of what the replicas of a server carry that its load plausibly is."""
