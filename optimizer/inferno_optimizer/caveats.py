@@ -31,7 +31,7 @@ from inferno_optimizer.system import (
     Target,
     TokenBudgetParameters,
 )
-from inferno_optimizer.units import MS_PER_MINUTE, MS_PER_SECOND
+from inferno_optimizer.units import HOURS_PER_MONTH, MS_PER_MINUTE, MS_PER_SECOND
 from inferno_optimizer.validation import Problem
 
 IMPLAUSIBLE = "Implausible"
@@ -59,7 +59,6 @@ LEAST_CARD_COST, MOST_CARD_COST = 10.0, 10_000.0
 """Lowest and highest plausible cost of a card [cents/hour]."""
 
 CENTS_PER_DOLLAR = 100
-HOURS_PER_MONTH = 730
 
 LEAST_USE = 0.02
 """Least share of what the replicas of a server carry that its load plausibly is."""
@@ -234,16 +233,17 @@ def implausible_numbers(system: System) -> Iterator[Problem]:
     """
     too_fast = [p for p in system.profiles if 0 < _step_ms(p.parameters) < LEAST_STEP]
     too_slow = [p for p in system.profiles if _step_ms(p.parameters) > SLOWEST_STEP]
-    for profiles, than, unit, factor in (
-        (too_fast, "faster", "seconds", MS_PER_SECOND),
-        (too_slow, "slower", "microseconds", 1 / MS_PER_SECOND),
+    for profiles, than, unit, factor, much in (
+        (too_fast, "faster", "seconds", MS_PER_SECOND, "1000 times as much"),
+        (too_slow, "slower", "microseconds", 1 / MS_PER_SECOND, "a 1000th"),
     ):
         for model in dict.fromkeys(profile.model for profile in profiles):
             own = [profile for profile in profiles if profile.model == model]
-            step = _step_ms(own[0].parameters)
+            steps = own[0].parameters
             message = (
-                f"a step of {_rounded(step)} ms is {than} than any card{_and_more(*own)}; times are"
-                f" in ms: if it is in {unit}, write {_rounded(step * factor)}"
+                f"a step of {_rounded(_step_ms(steps))} ms is {than} than any card"
+                f"{_and_more(*own)}; times are in ms: if they are in {unit}, write {much}, such as"
+                f" alpha {_rounded(steps.alpha * factor)}"
             )
             part = own[0].accelerator
             yield Problem("model", model, "alpha", message, IMPLAUSIBLE, part)

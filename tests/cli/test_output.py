@@ -1,6 +1,8 @@
 """What the program prints; the expected plan is that of the original for the small sample."""
 
+import csv
 import importlib.metadata
+import io
 import json
 import subprocess
 import sys
@@ -205,6 +207,30 @@ def test_rows_are_filtered_and_sorted_and_the_rest_stays(output: str) -> None:
     assert "Free-granite-13b" not in premium
     assert "Premium-granite-13b" in premium
     assert ("2 of 2 servers have an allocation" in premium) == (output == "table")
+
+
+def test_csv_of_one_of_several_namespaces_adds_its_cards_by_class_and_type(tmp_path: Path) -> None:
+    objects = [d for path in SAMPLE.glob("*.yaml") for d in yaml.safe_load_all(path.read_text())]
+    both = [
+        {**each, "metadata": {**each["metadata"], "namespace": name}}
+        for each in objects
+        if "spec" in each
+        for name in ("llm", "test")
+    ]
+    file = tmp_path / "both.yaml"
+    file.write_text(yaml.safe_dump_all(both))
+
+    rows = list(csv.DictReader(io.StringIO(run("plan", file, "-n", "llm", "-o", "csv"))))
+
+    things = ("SERVER", "TYPE", "REPLICAS", "CARDS", "COST CENTS/HOUR", "COST CENTS/MONTH")
+    assert [tuple(row[thing] for thing in things) for row in rows] == [
+        ("Free-granite-13b", "G2", "1", "1", "25.00", "18250.00"),
+        ("Premium-granite-13b", "G2", "2", "2", "50.00", "36500.00"),
+        ("TOTAL class Free", "", "1", "1", "25.00", "18250.00"),
+        ("TOTAL class Premium", "", "2", "2", "50.00", "36500.00"),
+        ("TOTAL type G2", "G2", "3", "3", "75.00", "54750.00"),
+        ("TOTAL", "", "3", "3", "75.00", "54750.00"),
+    ]
 
 
 def test_nothing_comes_before_the_json_of_the_exact_solver() -> None:

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 import yaml
 
-from inferno_operator.cli.catalogue import KnownModel, read_hardware, read_models
+from inferno_operator.cli.catalogue import (
+    KnownModel,
+    read_catalogue,
+    read_hardware,
+    read_models,
+)
 from inferno_operator.cli.options import parse_duration_ms, parse_rate
 from inferno_operator.cli.sizing import CardGroup, SizeRequest, WantedLoad, size
 from inferno_optimizer.errors import InputError
-from tests.cli.program import inferno
+from tests.cli.program import ROOT, inferno
 
 OWN_CARD = ["Qwen3-8B", "--card", "X1", "--memory", "80", "--bandwidth", "3350", "--tflops", "989"]
 LOAD = ("--rate", "7/s", "--input", "1000", "--output", "300", "--ttft", "500ms", "--itl", "40ms")
@@ -59,6 +64,49 @@ def test_replicas_serve_the_rate_and_cost_follows_from_the_price_of_a_card() -> 
     assert found["costPerMillionOutputTokens"] == pytest.approx(found["costPerHour"] / tokens * 1e6)
 
 
+PUBLISHED = {figures.model: figures.data[0] for figures in read_catalogue().figures}
+H100_ALONE = ("--accelerator", "H100", "--cards", "1")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "measured"),
+    [("", "Qwen/Qwen3-8B"), ("bf16", "Qwen/Qwen3-8B"), ("fp8", "Qwen/Qwen3-8B-FP8")],
+)
+def test_what_others_have_measured_replaces_the_estimate(dtype: str, measured: str) -> None:
+    precision = ("--dtype", dtype) if dtype else ()
+    printed = inferno("size", "Qwen3-8B", *LOAD, *H100_ALONE, *precision).stdout.decode()
+    fleet = inferno("size", "Qwen3-8B", *LOAD, *H100_ALONE, *precision, "-o", "yaml").stdout
+
+    [model] = [each for each in yaml.safe_load_all(fleet) if each["kind"] == "Model"]
+    [given] = model["spec"]["data"]
+    steps = PUBLISHED[measured].step_parms
+    assert steps is not None
+    assert (given["stepParms"], given["origin"]) == (steps.to_json(), "published")
+    [row] = [line for line in printed.splitlines() if line.startswith("H100 ")]
+    assert row.endswith("  measured")
+    assert f"H100: measured by others, see `inferno catalogue model {measured}`" in printed
+    assert "Estimated from data sheets" not in printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*H100_ALONE, "--input", "100"),  # shorter than what was measured
+        (*H100_ALONE, "--kv-dtype", "fp8"),
+        (*H100_ALONE, "--model-config", ROOT / "samples/catalogue/config.json"),
+        ("--accelerator", "H100", "--cards", "2"),
+        ("--accelerator", "H200", "--cards", "1"),
+    ],
+)
+def test_what_was_measured_of_something_else_replaces_no_estimate(
+    arguments: tuple[str | Path, ...],
+) -> None:
+    [found] = options("Qwen3-8B", *arguments)
+
+    assert found["origin"] == "estimated"
+    assert found["errorPercent"] > 0
+
+
 def test_the_fleet_that_it_prints_is_planned_as_it_says(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_bytes(inferno("size", "Qwen3-32B", *LOAD, "-o", "yaml").stdout)
@@ -103,7 +151,7 @@ def test_a_card_and_prices_of_ones_own(tmp_path: Path) -> None:
     only = ("--accelerator", "H100", "--cards", "1")
 
     own, known = sorted(
-        options("Qwen3-8B", *card, *only, "--prices", prices), key=lambda each: each["costPerHour"]
+        options("Qwen3-14B", *card, *only, "--prices", prices), key=lambda each: each["costPerHour"]
     )
 
     assert (own["type"], known["type"]) == ("X1", "H100")

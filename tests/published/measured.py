@@ -17,7 +17,7 @@ from inferno_optimizer.system import StepParameters
 
 DATA = Path(__file__).parents[1] / "data/published"
 
-SAME_SHAPE = {"DeepSeek-R1": "DeepSeek-V3"}
+SAME_SHAPE = {"DeepSeek-R1": "DeepSeek-V3", "Kimi-K2.5": "Kimi-K2"}
 """Models that the catalogue has under another name."""
 
 
@@ -50,7 +50,8 @@ class Point:
     """A time that was measured [ms], with a fixed number of clients whose requests are alike.
 
     `time` says which: `step`, a decode step; `itl`, the mean time between tokens; `ttft`, to the
-    first token; `request`, of requests that begin together.
+    first token; `request`, of requests that begin together. `aiconfigurator_ms` is what
+    AIConfigurator says of it [ms]; None: it says nothing.
     """
 
     entry: Entry
@@ -59,11 +60,23 @@ class Point:
     output_tokens: int
     time: str
     ms: float
+    aiconfigurator_ms: float | None
 
 
 @cache
 def points() -> tuple[Point, ...]:
-    with (DATA / "times.csv").open(encoding="utf-8") as file:
+    """What the efficiency is fitted to."""
+    return _read_points("times.csv")
+
+
+@cache
+def unfitted_points() -> tuple[Point, ...]:
+    """What it is not fitted to: engines of late 2025 and of 2026."""
+    return _read_points("unfitted.csv")
+
+
+def _read_points(name: str) -> tuple[Point, ...]:
+    with (DATA / name).open(encoding="utf-8") as file:
         return tuple(map(_point, csv.DictReader(file)))
 
 
@@ -77,7 +90,8 @@ def _point(row: Mapping[str, str]) -> Point:
         row["engine"],
     )
     clients, inputs, outputs = (int(row[n]) for n in ("clients", "input_tokens", "output_tokens"))
-    return Point(entry, clients, inputs, outputs, row["time"], float(row["ms"]))
+    other = float(row["aiconfigurator"]) if row["aiconfigurator"] else None
+    return Point(entry, clients, inputs, outputs, row["time"], float(row["ms"]), other)
 
 
 @cache

@@ -1,8 +1,14 @@
-"""The page "How good are estimates?": what is estimated for everything that was measured."""
+"""The page "How good are estimates?": what is estimated for everything that was measured.
+
+AIConfigurator says its times itself: see tests/data/published.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tests.published.judge import Judged, judged
+from inferno_operator.cli.tables.table import TextTable
+from tests.published.judge import Judged, judged, judged_unfitted, median_size
 from tests.reference.markdown import percent
 
 PAGE = "docs/how-good-are-estimates.md"
@@ -32,22 +38,111 @@ WHY = """
 """
 
 
+BESIDE = """
+## Beside AIConfigurator
+
+[AIConfigurator](https://github.com/ai-dynamo/aiconfigurator) 0.12.0 adds up times that operators of
+engines of 2026 take on NVIDIA's cards, which come with it from PyPI. The medians of the errors of
+entries, on the same times; `python -m tests.published --size` prints what both say of each time.
+"""
+
+FITTED = """
+Times that the estimate is fitted to, but for those of the model itself. Most engines are of 2024,
+and slower than those that AIConfigurator knows:
+"""
+
+UNFITTED = """
+Times that it is not fitted to, of engines of October 2025 to April 2026. They come with
+AIConfigurator, which each of its changes is checked against:
+"""
+
+COMPARISON = """
+| measured | entries | `inferno size` | AIConfigurator |
+|---|---|---|---|
+"""
+
+
 def page() -> str:
     found = judged()
     median = float(np.median([one.off for one in found]))
-    together: dict[str, list[Judged]] = {}
-    for one in found:
-        entry = one.entry
-        together.setdefault(f"{entry.model} {entry.dtype}, {entry.engine}", []).append(one)
     return "".join(
         [
             INTRODUCTION,
             f"\nThe median of the errors of all {len(found)} entries is **{median:.0%}**.\n",
             HEADING,
-            *(f"| {name} | {'; '.join(map(_errors, ones))} |\n" for name, ones in together.items()),
+            *(
+                f"| {name} | {'; '.join(map(_errors, ones))} |\n"
+                for name, ones in _group(found).items()
+            ),
             WHY,
+            BESIDE,
+            FITTED,
+            *_compare(found),
+            UNFITTED,
+            *_compare(judged_unfitted()),
+            _judge_several(),
         ]
     ).replace("%", " %")
+
+
+def _group(found: Iterable[Judged]) -> Mapping[str, Sequence[Judged]]:
+    """The entries of a model in a precision with an engine, together."""
+    together: dict[str, list[Judged]] = {}
+    for one in found:
+        entry = one.entry
+        together.setdefault(f"{entry.model} {entry.dtype}, {entry.engine}", []).append(one)
+    return together
+
+
+def _compare(found: Iterable[Judged]) -> Iterator[str]:
+    """The entries of which AIConfigurator says something, and all of them together."""
+    both = [one for one in found if one.aiconfigurator_errors.size]
+    yield COMPARISON
+    for name, ones in {**_group(both), "**all**": both}.items():
+        ours = np.median([one.off for one in ones])
+        theirs = np.median([median_size(one.aiconfigurator_errors) for one in ones])
+        yield f"| {name} | {len(ones)} | {ours:.0%} | {theirs:.0%} |\n"
+
+
+def _judge_several() -> str:
+    """What the second table has to do with the number of cards."""
+    alone, several = (
+        float(np.median([np.median(j.errors) for j in judged_unfitted() if j.entry.several == s]))
+        for s in (False, True)
+    )
+    return (
+        "\nThe sign matters: on several cards the median error of these engines is"
+        f" {percent(several)}, on\none card {percent(alone)}. They exchange between cards faster"
+        " than those of 2024 did, so that\n`inferno size` buys too many cards rather than too few."
+        "\n"
+    )
+
+
+def tabulate_times() -> TextTable:
+    """Every time, with what the estimate and AIConfigurator say of it."""
+    rows = []
+    for one in (*judged(), *judged_unfitted()):
+        entry, others = one.entry, one.aiconfigurator_errors
+        for number, point in enumerate(one.points):
+            load = (point.clients, point.input_tokens, point.output_tokens)
+            error, other = one.errors[number], point.aiconfigurator_ms
+            rows.append(
+                (
+                    f"{entry.model} {entry.dtype}",
+                    f"{entry.cards} x {entry.accelerator}",
+                    entry.engine,
+                    *map(str, load),
+                    point.time,
+                    f"{point.ms:.1f}",
+                    f"{point.ms * (1 + error):.1f}",
+                    percent(error),
+                    f"{other:.1f}" if other else "-",
+                    percent(others[number]) if others.size else "-",
+                )
+            )
+    load_of = (">CLIENTS", ">INPUT", ">OUTPUT", "TIME", ">MEASURED MS")
+    said = (">SIZE MS", ">ERROR", ">AICONFIGURATOR MS", ">AICONFIGURATOR ERROR")
+    return TextTable(("MODEL", "CARDS", "ENGINE", *load_of, *said), rows)
 
 
 def _errors(one: Judged) -> str:

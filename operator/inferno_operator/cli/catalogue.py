@@ -74,6 +74,15 @@ class PublishedFigures(Part):
             raise InputError(f"the catalogue has no model {model!r}{alternatives(model, models)}")
         return figures_of_model
 
+    def list_steps(self, repository: str, weights: str) -> list[Figures]:
+        """Return the figures with `stepParms` of a repository.
+
+        `weights` is a precision other than that of the repository; "": there is none. Other figures
+        hold for one length of requests, and most are of old engines.
+        """
+        name = f"{repository}-{weights.upper()}" if weights else repository
+        return [f for f in self.figures if f.model == name and all(d.step_parms for d in f.data)]
+
 
 def read_catalogue() -> PublishedFigures:
     """Return the catalogue of this version."""
@@ -278,7 +287,7 @@ class ModelEstimate:
     """Performance data of a model on a card, which nobody has measured.
 
     `batch` requests of the wanted lengths fit into a cache of `max_tokens`; `error` is what such
-    estimates are off by.
+    estimates are off by. `measured` is what others have measured of the same, and replaces it.
     """
 
     wanted: EstimateRequest
@@ -289,6 +298,7 @@ class ModelEstimate:
     batch: int
     max_tokens: int
     error: KnownError
+    measured: PerformanceData | None = None
 
     def warnings(self) -> Iterator[str]:
         """What a reader has to know of the figures, a line each."""
@@ -304,6 +314,8 @@ class ModelEstimate:
 
     def data(self) -> Mapping[str, object]:
         """The figures, as a Model has them for an accelerator."""
+        if self.measured is not None:
+            return {**self.measured.to_json(), "origin": "published"}
         rounded = {name: _round(value) for name, value in self._step_parms().items()}
         return PerformanceData.json_of(
             acc=self.card.name,
@@ -470,7 +482,7 @@ def describe_models(models: KnownModels) -> Iterator[Printed]:
     rows = []
     for known in models.models:
         model = read_architecture(known.config, known.name)
-        growing = model.layers - model.windowed_layers
+        growing = model.attention_layers - model.windowed_layers
         cache = growing * model.cached(1) * CACHE_BYTES["bf16"] / 1024
         rows.append(
             (

@@ -6,7 +6,7 @@ Server; the fleet is sized as any other, and is what `-o yaml` prints.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from inferno_operator.cli.catalogue import (
     Card,
     DoesNotFitError,
     EstimateRequest,
+    Figures,
     KnownHardware,
     ModelEstimate,
     estimate,
@@ -32,6 +33,7 @@ from inferno_operator.resources import (
     Model,
     ModelSpec,
     Optimizer,
+    PerformanceData,
     Server,
     ServiceClass,
 )
@@ -88,7 +90,10 @@ class WantedLoad:
 
 @dataclass(frozen=True, slots=True)
 class SizeRequest:
-    """What is to be sized; the model and its precisions are as in `EstimateRequest`."""
+    """What is to be sized; the model and its precisions are as in `EstimateRequest`.
+
+    `published` is what others have measured of the model in these precisions.
+    """
 
     name: str
     config: Mapping[str, Any]
@@ -96,6 +101,21 @@ class SizeRequest:
     weights: str
     cache: str
     load: WantedLoad
+    published: Sequence[Figures] = ()
+
+    def find_measured(self, group: "CardGroup") -> PerformanceData | None:
+        """Return what others have measured on a group with such requests; None: nothing."""
+        inputs, outputs = self.load.input_tokens, self.load.output_tokens
+        for data in (data for figures in self.published for data in figures.data):
+            steps = data.step_parms
+            if (
+                steps is not None
+                and (data.acc, data.acc_count) == (group.card.name, group.cards)
+                and steps.min_in_tokens <= inputs <= (steps.max_in_tokens or inputs)
+                and steps.min_out_tokens <= outputs <= (steps.max_out_tokens or outputs)
+            ):
+                return data
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +244,7 @@ class Sized:
             "maxRate": option.max_rate,
             "costPerHour": self.cost,
             "costPerMillionOutputTokens": self.cost_per_million,
+            "origin": option.origin,
             "errorPercent": option.error_percent,
         }
 
@@ -295,7 +316,12 @@ def size(request: SizeRequest, groups: Sequence[CardGroup], hardware: KnownHardw
     used = [(p, e) for p, e in estimates if p.name in holding] or estimates
     # Without a price a card would count as free.
     priced = [(p, e) for p, e in used if p.price is not None] or used
-    fleet, warnings = _build_fleet(request, priced), list_warnings([each for _, each in used])
+    fleet = _build_fleet(request, priced)
+    warnings = list_warnings([each for _, each in used if each.measured is None])
+    if measured := [group.name for group, each in used if each.measured is not None]:
+        names = " or ".join(figures.model for figures in request.published)
+        source = f"see `inferno catalogue model {names}`"
+        warnings = [f"{', '.join(measured)}: measured by others, {source}", *warnings]
     pool = _select_for_roles(ranked, estimates)
     apart = _find_apart(request, pool, ranked[0]) if pool else None
     if apart is not None:
@@ -379,7 +405,8 @@ def _estimate_all(
             load.output_tokens,
         )
         try:
-            estimates.append((group, estimate(wanted, group.card, hardware)))
+            found = estimate(wanted, group.card, hardware)
+            estimates.append((group, replace(found, measured=request.find_measured(group))))
         except DoesNotFitError as problem:
             too_large.append(Sized(group, problem.why))
     return estimates, (*too_large, *unshared)

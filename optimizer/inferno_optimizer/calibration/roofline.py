@@ -154,7 +154,7 @@ class Roofline:
 
     def step_ms(self, requests: FloatArray, context: float) -> FloatArray:
         """Time of a decode step for batches of requests with `context` tokens each [ms]."""
-        cache = requests * self.cached_bytes(context) / self._bytes_per_ms
+        cache = requests * (self.cached_bytes(context) + self._state_bytes) / self._bytes_per_ms
         reads = np.array([self._weights_read(n) for n in requests]) / self._bytes_per_ms
         work = 2.0 * self.model.active * requests / self._flops_per_ms
         besides = self.efficiency.request * requests
@@ -221,19 +221,24 @@ class Roofline:
     @property
     def _growing(self) -> float:
         """Bytes that a card keeps of each further token; all layers count if all have a window."""
-        kept = self.model.layers - self.model.windowed_layers
+        kept = self.model.attention_layers - self.model.windowed_layers
         return (kept or self.model.layers) * self._layer_bytes
 
     @property
     def _layer_bytes(self) -> float:
         return self.model.cached(self.cards) * self.precision.cache
 
+    @property
+    def _state_bytes(self) -> float:
+        """Bytes that a card keeps of a request of any length; a step reads and writes them."""
+        return self.model.linear.kept_bytes(self.cards) if self.model.linear else 0.0
+
     def cached_bytes(self, context: float) -> float:
         """Bytes that a card keeps of a request of `context` tokens."""
         model = self.model
-        whole = (model.layers - model.windowed_layers) * context
+        whole = (model.attention_layers - model.windowed_layers) * context
         part = model.windowed_layers * min(context, model.window)
-        return (whole + part) * self._layer_bytes
+        return (whole + part) * self._layer_bytes + self._state_bytes
 
     def _weights_read(self, tokens: float) -> float:
         """Bytes of weights that a card reads for a step that computes some tokens."""

@@ -244,8 +244,18 @@ def test_a_strict_target_is_no_mistake(target: Target) -> None:
     ("alpha", "beta", "told", "right"),
     [
         (0.02058, 0.41, "alpha: 0.02058 ms is below beta, 0.41 ms", "20.58"),
-        (0.008, 0.0002, "alpha: a step of 0.0082 ms is faster than any card", "8.2"),
-        (8_000, 0.2, "alpha: a step of 8000 ms is slower than any card", "8"),
+        (
+            0.008,
+            0.0002,
+            "alpha: a step of 0.0082 ms is faster than any card",
+            "1000 times as much, such as alpha 8",
+        ),
+        (
+            8_000,
+            200,
+            "alpha: a step of 8200 ms is slower than any card",
+            "a 1000th, such as alpha 8",
+        ),
         (8, 200, "beta: 200 ms is above alpha, 8 ms", "0.2"),
     ],
 )

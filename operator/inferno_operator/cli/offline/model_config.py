@@ -4,6 +4,7 @@ Publishers name the same figure differently; the tuples of names are in the orde
 tried. A model that also sees or hears has the figures of its language model in `text_config`.
 Llama 4 has names of its own: `interleave_moe_layer_step`, `intermediate_size_mlp` for layers
 without experts, `attention_chunk_size` for a window, and one shared expert that no field names.
+Qwen3-Next has linear attention in all layers but each `full_attention_interval`-th.
 """
 
 import json
@@ -12,7 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferno_operator.runtime.files import read_text
-from inferno_optimizer.calibration.architecture import Architecture, LatentAttention
+from inferno_optimizer.calibration.architecture import (
+    Architecture,
+    LatentAttention,
+    LinearAttention,
+)
 from inferno_optimizer.errors import InputError, UnsupportedError
 
 EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts")
@@ -22,15 +27,13 @@ DENSE_WIDTH = ("intermediate_size_mlp", "intermediate_size")
 EXPERT_STEP = ("decoder_sparse_step", "interleave_moe_layer_step")
 WINDOW = ("sliding_window", "attention_chunk_size")
 WINDOWED, WHOLE = ("sliding_attention", "chunked_attention"), "full_attention"
+LINEAR = "linear_attention"
 
 # One of so many layers of Llama 4 attends to all tokens, unless its config says otherwise.
 WITHOUT_POSITIONS = 4
 
-# Fields of models with layers that are not attention, such as Kimi Linear, Qwen3-Next, Jamba.
-NO_ATTENTION = (
-    *("linear_attn_config", "linear_num_key_heads", "hybrid_override_pattern"),
-    *("mamba_d_state", "ssm_cfg"),
-)
+# Fields of models with layers that are not attention, such as Kimi Linear, Jamba.
+NO_ATTENTION = ("linear_attn_config", "hybrid_override_pattern", "mamba_d_state", "ssm_cfg")
 
 # Precision of weights by the method in `quantization_config`.
 QUANTIZED = {"fp8": "fp8", "fbgemm_fp8": "fp8", "mxfp4": "mxfp4", "awq": "int4", "gptq": "int4"}
@@ -98,6 +101,7 @@ class _Figures:
             self.number(*ACTIVE_EXPERTS) if experts else 0,
             width,
             self.shared_width(width),
+            self.linear(layers),
         )
 
     def number(self, *names: str, default: int | None = None) -> int:
@@ -125,6 +129,23 @@ class _Figures:
             self.number("v_head_dim"),
         )
 
+    def linear(self, layers: int) -> LinearAttention | None:
+        """Linear attention, if the model has it."""
+        if not self.config.get("linear_num_key_heads"):
+            return None
+        kinds = self.listed("layer_types")
+        whole = kinds.count(WHOLE) or layers // self.number("full_attention_interval")
+        return LinearAttention(
+            layers - whole,
+            self.number("linear_num_key_heads"),
+            self.number("linear_key_head_dim"),
+            self.number("linear_num_value_heads"),
+            self.number("linear_value_head_dim"),
+            self.number("linear_conv_kernel_dim"),
+            # Engines keep the state in the precision of the weights, unless the config says it.
+            4 if self.config.get("mamba_ssm_dtype") == "float32" else 2,
+        )
+
     def dense_layers(self, layers: int) -> int:
         """Layers without experts, of a model that has some."""
         each = self.number(*EXPERT_STEP, default=1)
@@ -140,7 +161,8 @@ class _Figures:
     def windows(self, layers: int) -> tuple[int, int]:
         """How many layers keep the last tokens only, and how many tokens."""
         kinds = self.listed("layer_types")
-        if strange := sorted(set(kinds) - {*WINDOWED, WHOLE}):
+        known = {*WINDOWED, WHOLE, *((LINEAR,) if self.config.get("linear_num_key_heads") else ())}
+        if strange := sorted(set(kinds) - known):
             raise UnsupportedError(
                 f"{self.origin}: layer_types: {strange[0]!r} is not attention to all or to the last"
                 " tokens; such a model has to be measured"

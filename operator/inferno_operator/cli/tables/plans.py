@@ -28,7 +28,15 @@ from inferno_operator.cli.tables.solution import (
     tabulate_cards,
     warn_of_single_replicas,
 )
-from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age, group_notes
+from inferno_operator.cli.tables.table import (
+    Columns,
+    Part,
+    ServerPart,
+    ServerParts,
+    TextTable,
+    format_age,
+    group_notes,
+)
 from inferno_operator.controllers.planning.conversions import Label, name_accelerator, price_current
 from inferno_operator.controllers.planning.snapshot import Snapshot
 from inferno_operator.controllers.planning.status import NOT_SIGNED, describe_answers
@@ -42,6 +50,7 @@ from inferno_operator.resources import (
     PlanStep,
     Server,
     ServerAllocation,
+    ServerSpec,
 )
 from inferno_operator.resources.conditions import UNDECIDED, WARNINGS, absence
 from inferno_operator.resources.objects import kind_of
@@ -83,7 +92,8 @@ class ServerPreview:
     `action` is the difference of the last two; a Server that loses all that runs or was desired
     stops. One with an unreadable spec does not change.
     `warnings` are those of the planned allocation, in one line; `absence` says why there is nothing
-    that the operator could scale, "" if there is. `label` is how accelerators are shown for it.
+    that the operator could scale, "" if there is. `label` is how accelerators are shown for it, and
+    `parts` are those of the planned allocation.
     """
 
     name: str
@@ -97,6 +107,7 @@ class ServerPreview:
     warnings: str = ""
     absence: str = ""
     label: Label = field(default=name_accelerator, compare=False, repr=False)
+    parts: Sequence[ServerPart] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return what changes as JSON; allocations have the form of the Servers."""
@@ -168,7 +179,18 @@ def _preview_server(
         warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
         absence=absence(observation.status),
         label=partial(catalogue.label, spec.model),
+        parts=tuple(_list_parts(spec, planned, catalogue)),
     )
+
+
+def _list_parts(
+    spec: ServerSpec, planned: Allocation | None, catalogue: Catalogue
+) -> Iterator[ServerPart]:
+    for role, part in planned.parts_by_role if planned and planned.accelerator else ():
+        card_type, cards = catalogue.cards_per_replica(spec.model, part.accelerator, role)
+        name, number = place_of(part.accelerator, role), part.num_replicas
+        cost = part.cost or 0.0
+        yield ServerPart(spec.service_class, name, card_type, number, number * cards, cost)
 
 
 def is_running(allocation: Allocation | None) -> bool:
@@ -263,7 +285,8 @@ def tabulate_changes(plan: PlanPreview, solution: Solution, money: Money = CENTS
         )
     now = ("SERVER", "CLASS", ">LOAD", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *list_latency_headings(ttft=ttft))
-    table = TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL)
+    parts = ServerParts({item.name: item.parts for item in changed}, money)
+    table = TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL, parts)
     return table.with_last(BAND, [format_band(item.planned) for item in changed])
 
 

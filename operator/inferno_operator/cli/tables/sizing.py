@@ -92,7 +92,7 @@ def _row(sized: Sized) -> tuple[str, ...]:
         f"{option.itl_ms:.1f}",
         UNPRICED if sized.cost is None else f"{sized.cost:.2f}",
         UNPRICED if sized.cost_per_million is None else f"{sized.cost_per_million:.2f}",
-        f"{option.error_percent:g}",
+        "measured" if option.origin == "published" else f"{option.error_percent:g}",
     )
 
 

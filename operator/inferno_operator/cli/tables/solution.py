@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from inferno_operator.cli.options import CENTS, Money
-from inferno_operator.cli.tables.table import Columns, Part, TextTable, group_notes
+from inferno_operator.cli.tables.table import (
+    Columns,
+    Part,
+    ServerPart,
+    ServerParts,
+    TextTable,
+    group_notes,
+)
 from inferno_optimizer.explain.comparison import Comparison, DecisionDifference, served
 from inferno_optimizer.explain.options import Option, explain, with_choice
 from inferno_optimizer.explain.remedies import Remedy, remedies
@@ -20,7 +27,7 @@ from inferno_optimizer.solution import (
     Reason,
     Solution,
 )
-from inferno_optimizer.system import Allocation, Generation, Role, Server, System, band_of
+from inferno_optimizer.system import Allocation, Generation, Role, Server, System, band_of, place_of
 from inferno_optimizer.wire.codec import encode_explanation, encode_remedies
 
 GAP_DIGITS = 9  # decimals of a gap; further ones are rounding
@@ -88,7 +95,11 @@ def tabulate_decisions(system: System, solution: Solution, money: Money) -> Text
     then = ("DESIRED", ">BATCH", ">DESIRED:COST", *list_latency_headings(ttft=ttft))
     latencies = ("WAIT MS", "ITL MS", "TTFT MS")
     optional = ("CLASS", "BATCH", BAND, *latencies, "MODEL", "CURRENT COST", "LOAD", "CURRENT")
-    table = TextTable((*now, *then, BAND, "REASON"), rows, optional)
+    parts = {
+        server.name: list_parts(server, allocation, catalogue)
+        for server, allocation in zip(system.servers, list_planned(system, solution), strict=True)
+    }
+    table = TextTable((*now, *then, BAND, "REASON"), rows, optional, ServerParts(parts, money))
     is_banded = any(allocation.origin for allocation in solution.allocations.values())
     return table if is_banded else table.without(BAND)
 
@@ -115,6 +126,27 @@ def is_kept(server: Server, decision: Decision) -> bool:
     """Whether what runs stays because no decision is possible."""
     undecided = decision.allocation is None and not decision.reason.decided
     return undecided and server.current.replicas > 0
+
+
+def list_planned(system: System, solution: Solution) -> Iterator[Allocation]:
+    """Yield what each server has by a plan, which is what runs where no decision is possible."""
+    for server, decision in zip(system.servers, solution.decisions, strict=True):
+        planned = server.current if is_kept(server, decision) else decision.allocation
+        yield planned or Allocation()
+
+
+def list_parts(
+    server: Server, allocation: Allocation, catalogue: Catalogue
+) -> Sequence[ServerPart]:
+    """Return what an allocation of a server has of each accelerator."""
+    parts = []
+    for part in allocation.parts if allocation.accelerator else ():
+        card_type, cards = catalogue.cards_per_replica(server.model, part.accelerator, part.role)
+        name, number = place_of(part.accelerator, part.role), part.replicas
+        parts.append(
+            ServerPart(server.service_class, name, card_type, number, number * cards, part.cost)
+        )
+    return parts
 
 
 def format_replicas(allocation: Allocation, model: str, catalogue: Catalogue) -> str:
@@ -259,9 +291,7 @@ class PlannedReplicas:
 
 def list_replicas(system: System, solution: Solution) -> Iterator[PlannedReplicas]:
     """Yield the replicas of each server, now and by a plan."""
-    for server, decision in zip(system.servers, solution.decisions, strict=True):
-        planned = server.current if is_kept(server, decision) else decision.allocation
-        whole = planned or Allocation()
+    for server, whole in zip(system.servers, list_planned(system, solution), strict=True):
         parts = [(part.replicas, part.cost) for part in whole.roles or (whole,)]
         yield PlannedReplicas(server.current.replicas, parts)
 
@@ -362,21 +392,24 @@ def tabulate_differences(
     """Return the servers that change; only headings where nothing does."""
     ttft = has_ttft(d.after.allocation for d in differences if d.after.allocation)
     catalogue = Catalogue(system)
-    models = {server.name: server.model for server in system.servers}
-    rows = []
+    servers = {server.name: server for server in system.servers}
+    rows, parts = [], dict[str, Sequence[ServerPart]]()
     for difference in differences:
-        model, cells = models.get(difference.server, ""), list[str]()
+        server, cells = servers.get(difference.server), list[str]()
+        model = server.model if server else ""
         for decision in (difference.before, difference.after):
             found = decision.allocation
             cost = money.amount(found.cost) if found else ""
             cells += (format_replicas(found, model, catalogue) if found else "-", cost)
         after = difference.after.allocation
+        if server and after:
+            parts[server.name] = list_parts(server, after, catalogue)
         latencies = format_latencies(after, ttft=ttft) if after else [""] * (2 + ttft)
         rows.append((difference.server, *cells, *latencies, difference.after.reason))
     placements = ("SERVER", "BEFORE", ">BEFORE:COST", "AFTER", ">AFTER:COST")
     headings = (*placements, *list_latency_headings(ttft=ttft), "REASON")
     optional = ("WAIT MS", "ITL MS", "TTFT MS", "BEFORE COST", "AFTER COST")
-    return TextTable(headings, rows, optional)
+    return TextTable(headings, rows, optional, ServerParts(parts, money))
 
 
 def describe_remedies(decision: Decision, found: Iterable[Remedy]) -> Iterator[Part]:

@@ -12,10 +12,12 @@ from typing import Self, TypeVar
 
 from rich.text import Text
 
+from inferno_operator.cli.options import Money
 from inferno_operator.runtime.texts import join_names
 from inferno_optimizer.errors import InputError
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives
+from inferno_optimizer.units import HOURS_PER_MONTH
 
 NAMES_SHOWN = 5  # largest number of servers that a note names
 
@@ -43,17 +45,81 @@ Columns = Mapping[str, Callable[[Item], str]]  # what is said of an item, by hea
 
 
 @dataclass(frozen=True, slots=True)
+class ServerPart:
+    """Replicas of a server on one accelerator; `cost` is that of all of them [cents/hour]."""
+
+    service_class: str
+    accelerator: str
+    type: str
+    replicas: int
+    cards: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """What each server of a table gets, by its name; in CSV each thing of it has a column."""
+
+    by_server: Mapping[str, Sequence[ServerPart]]
+    money: Money
+
+    def spread(self, table: "TextTable") -> Iterator[Sequence[str]]:
+        """Yield names, rows with a part each, and the totals of these rows.
+
+        Further parts of a server repeat its words and none of its numbers, so that sums are right.
+        """
+        names = [with_unit(name_of(heading)) for heading in table.headings]
+        costs = (f"COST {self.money.unit.upper()}/{time}" for time in ("HOUR", "MONTH"))
+        yield [*names, "ACCELERATOR", "TYPE", "REPLICAS", "CARDS", *costs]
+        shown = list[ServerPart]()
+        is_number = [heading.startswith(">") for heading in table.headings]
+        for row in table.rows:
+            cells: Sequence[str] = row
+            own = self.by_server.get(row[0], ())
+            shown += own
+            for part in own:
+                yield [*cells, *self._cells(part.accelerator, part.type, [part])]
+                cells = ["" if n else cell for n, cell in zip(is_number, row, strict=True)]
+            if not own:
+                yield [*row, *[""] * len(self._cells("", "", ()))]
+        blank = [""] * (len(names) - 1)
+        for name in sorted({part.service_class for part in shown}):
+            of_class = [part for part in shown if part.service_class == name]
+            yield [f"TOTAL class {name}", *blank, *self._cells("", "", of_class)]
+        for name in sorted({part.type for part in shown}):
+            of_type = [part for part in shown if part.type == name]
+            yield [f"TOTAL type {name}", *blank, *self._cells("", name, of_type)]
+        if shown:
+            yield ["TOTAL", *blank, *self._cells("", "", shown)]
+
+    def _cells(
+        self, accelerator: str, card_type: str, parts: Sequence[ServerPart]
+    ) -> Sequence[str]:
+        cost = sum(part.cost for part in parts)
+        return (
+            accelerator,
+            card_type,
+            str(sum(part.replicas for part in parts)),
+            str(sum(part.cards for part in parts)),
+            self.money.amount(cost),
+            self.money.amount(cost * HOURS_PER_MONTH),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TextTable:
     """Headings and rows; a heading that begins with `>` is for a column of numbers.
 
     A heading such as `>DESIRED:COST` is of a column that belongs to the one before the colon: COST
     is shown where that one is, DESIRED COST elsewhere. `optional` are the columns that a narrow
-    terminal does not show, the first to go first, each as `name_of` returns it.
+    terminal does not show, the first to go first, each as `name_of` returns it. `server_parts`
+    are those of the servers in the first column, for CSV.
     """
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     optional: Sequence[str] = ()
+    server_parts: ServerParts | None = None
 
     @classmethod
     def of(
@@ -92,14 +158,14 @@ class TextTable:
         """Return the table without some columns."""
         kept = [n for n, heading in enumerate(self.headings) if name_of(heading) not in names]
         rows = [[row[place] for place in kept] for row in self.rows]
-        return TextTable([self.headings[place] for place in kept], rows, self.optional)
+        return replace(self, headings=[self.headings[place] for place in kept], rows=rows)
 
     def with_last(self, heading: str, cells: Sequence[str]) -> "TextTable":
         """Return the table with one more column; as it is where no cell of that says anything."""
         if not any(cells):
             return self
         rows = [(*row, cell) for row, cell in zip(self.rows, cells, strict=True)]
-        return TextTable((*self.headings, heading), rows, self.optional)
+        return replace(self, headings=(*self.headings, heading), rows=rows)
 
     def _widths(self) -> list[int]:
         return [max(map(len, cells)) for cells in zip(self._titles(), *self.rows, strict=True)]
@@ -146,7 +212,8 @@ def format_csv(parts: Iterable[Part]) -> str:
         raise InputError("there is no table to print as CSV: take another --output")
     text = StringIO()
     names = [with_unit(name_of(heading)) for heading in table.headings]
-    writer(text).writerows([names, *table.rows])
+    parted = table.server_parts
+    writer(text).writerows(parted.spread(table) if parted else [names, *table.rows])
     return text.getvalue()
 
 

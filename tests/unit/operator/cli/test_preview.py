@@ -64,7 +64,11 @@ def test_csv_has_the_servers_that_change_also_if_there_are_none() -> None:
     headings, *rows = format_csv([tabulate_changes(changing, solution)]).splitlines()
     nothing = format_csv([tabulate_changes(PlanPreview((), ()), solution)]).splitlines()
 
-    assert [row.split(",")[0] for row in rows] == [changing.servers[0].name]
+    assert [row.split(",")[0] for row in rows] == [
+        changing.servers[0].name,
+        *("TOTAL class C", "TOTAL type T", "TOTAL"),
+    ]
+    assert rows[0].split(",")[-6:-2] == ["A", "T", "2", "2"]
     assert nothing == [headings]
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from inferno_operator.cli.options import CENTS, Money
 from inferno_operator.cli.tables.calibration import warn_of_weak_data
 from inferno_operator.cli.tables.solution import (
     SCORE,
@@ -14,6 +15,8 @@ from inferno_operator.cli.tables.solution import (
 )
 from inferno_operator.cli.tables.table import (
     RowOrder,
+    ServerPart,
+    ServerParts,
     TextTable,
     format_csv,
     order_rows,
@@ -172,6 +175,42 @@ def test_csv_has_every_column_of_the_first_table_with_a_name_of_its_own() -> Non
     assert format_csv(["a sentence", PLACED, PLACED]).splitlines() == [
         "SERVER,CLASS,CURRENT,CURRENT COST,REASON",
         "chat,Premium,2 x A,20.00,Allocated",
+    ]
+
+
+def test_csv_has_a_column_for_each_thing_that_a_server_gets_and_totals() -> None:
+    two = [
+        ServerPart("Premium", "B prefill", "B", 1, 2, 10.0),
+        ServerPart("Premium", "A", "A", 2, 2, 20.0),
+    ]
+    one = [ServerPart("Free", "A", "A", 1, 1, 10.0)]
+    rows = [("chat", "3 on A and B", "30.00"), ("code", "1 x A", "10.00"), ("idle", "-", "")]
+    headings = ("SERVER", "DESIRED", ">DESIRED:COST")
+    parts = ServerParts({"chat": two, "code": one}, Money("USD", 100.0))
+
+    assert format_csv([TextTable(headings, rows, (), parts)]).splitlines() == [
+        "SERVER,DESIRED,DESIRED COST,ACCELERATOR,TYPE,REPLICAS,CARDS,COST USD/HOUR,COST USD/MONTH",
+        "chat,3 on A and B,30.00,B prefill,B,1,2,0.10,73.00",
+        "chat,3 on A and B,,A,A,2,2,0.20,146.00",
+        "code,1 x A,10.00,A,A,1,1,0.10,73.00",
+        "idle,-,,,,,,,",
+        "TOTAL class Free,,,,,1,1,0.10,73.00",
+        "TOTAL class Premium,,,,,3,4,0.30,219.00",
+        "TOTAL type A,,,,A,3,3,0.30,219.00",
+        "TOTAL type B,,,,B,1,2,0.10,73.00",
+        "TOTAL,,,,,4,5,0.40,292.00",
+    ]
+
+
+def test_totals_are_those_of_the_rows_that_are_asked_for() -> None:
+    parts = ServerParts({n: [ServerPart(n, "A", "A", 1, 1, 10.0)] for n in ("a", "b")}, CENTS)
+    table = TextTable(("SERVER",), [("a",), ("b",)], (), parts)
+
+    printed = format_csv(order_rows([table], RowOrder("b"))).splitlines()
+
+    assert [line.split(",")[0] for line in printed] == [
+        "SERVER",
+        *("b", "TOTAL class b", "TOTAL type A", "TOTAL"),
     ]
 
 

@@ -6,7 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inferno_optimizer.calibration.architecture import Architecture, LatentAttention
+from inferno_optimizer.calibration.architecture import (
+    Architecture,
+    LatentAttention,
+    LinearAttention,
+)
 from inferno_optimizer.calibration.roofline import (
     PRECISIONS,
     CardFigures,
@@ -60,6 +64,19 @@ def test_cards_share_the_weights_and_the_work_but_not_a_latent_cache() -> None:
     cached = step(one, 64, 2000) - step(one, 64, 0)
     assert step(four, 64, 2000) - step(four, 64, 0) == pytest.approx(cached)
     assert step(four, 1, 0) == pytest.approx(step(one, 1, 0) / 4)
+
+
+def test_a_step_reads_and_writes_the_state_of_linear_attention_at_any_length() -> None:
+    linear = LinearAttention(27, 16, 128, 32, 128, kernel=4, state_bytes=2)
+    model = replace(QWEN3_8B, linear=linear)
+    one, four = perfect(model), perfect(model, cards=4)
+
+    for replica, cards in ((one, 1), (four, 4)):
+        state = linear.kept_bytes(cards)
+        cache = 9 * 2 * 128 * (8 / cards) * 2
+        assert replica.cached_bytes(1000) == pytest.approx(state + 1000 * cache)
+        moved = step(replica, 64, 1000) - step(replica, 32, 1000)
+        assert moved == pytest.approx(32 * (2 * state + 1000 * cache) / 3350e6)
 
 
 @pytest.mark.parametrize(("dtype", "reported"), [("bf16", 377024), ("fp8", 373 * 1152)])
