@@ -113,7 +113,7 @@ async def test_in_a_cluster_every_address_is_listened_on() -> None:
 FILES = 1_024
 """Files that the operator may open in the test."""
 
-HALF_REQUESTS = 4_000
+HALF_REQUESTS = 2 * FILES
 HALF = b"GET /healthz HTTP/1.1\r\nHost: operator\r\n"
 
 OPERATOR = f"""
