@@ -128,20 +128,6 @@ def test_of_two_runs_at_once_one_builds_and_the_other_says_that_it_waits(machine
     assert said_by_second == ["Another run is building etcd; waiting for it"]
 
 
-def test_several_are_built_side_by_side(machine: Machine) -> None:
-    machine.install_go()
-    both_build = threading.Barrier(2, timeout=30)
-
-    def meet(line: str) -> None:
-        if line.startswith("Building"):
-            both_build.wait()
-
-    built = machine.binaries(meet).find_all(["kube-apiserver", "kube-controller-manager"])
-
-    assert machine.go_calls == 2
-    assert [path.name for path in built.values()] == ["kube-apiserver", "kube-controller-manager"]
-
-
 def test_a_failed_build_shows_what_go_said_and_leaves_nothing(machine: Machine) -> None:
     machine.install_go("echo 'no space left on device' >&2; exit 1")
 

@@ -1,29 +1,15 @@
-"""Processes that end with their owner, and those that are left running on purpose."""
+"""Processes that are left running on purpose, ports, and what the demo makes of Servers."""
 
-import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.controlplane import ControlPlaneError, kept
-from tests.controlplane.ports import HOST, first_free, free_port, never_given
+from tests.controlplane.ports import HOST, free_port, never_given
 from tests.controlplane.processes import Processes
-from tests.controlplane.waiting import PATIENCE_S
 from tests.demo import require_decisions, saving
-
-
-def test_processes_and_folder_end_with_their_owner() -> None:
-    with Processes() as processes:
-        processes.start("sleeper", ["sleep", "600"])
-        running = processes.exit_code("sleeper")
-        folder = processes.folder
-
-    assert running is None
-    assert not folder.exists()
 
 
 def test_what_was_detached_stays_until_it_is_stopped(tmp_path: Path) -> None:
@@ -70,37 +56,6 @@ def test_a_free_port_is_never_given_to_who_asks_for_any() -> None:
     below, above = never_given()
     assert all(port in below or port in above for port in told)
     assert not any(port in below or port in above for port in given)
-
-
-def test_a_port_that_is_in_use_is_passed_over() -> None:
-    with socket.create_server((HOST, free_port())) as listening:
-        used, free = listening.getsockname()[1], free_port()
-
-        assert first_free(HOST, iter([used, free])) == free
-
-
-# The process that owns what a control plane starts
-
-
-def test_it_ends_in_silence_if_its_owner_is_gone_when_it_answers() -> None:
-    supervisor = subprocess.Popen(
-        [sys.executable, "-m", "tests.controlplane.supervisor"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert supervisor.stdin is not None
-    assert supervisor.stdout is not None
-    supervisor.stdout.readline()
-
-    supervisor.stdout.close()
-    absent = {"name": "x", "command": ["/nowhere"], "environment": None}
-    supervisor.stdin.write(json.dumps({"method": "start", "arguments": absent}) + "\n")
-    supervisor.stdin.flush()
-
-    _, said = supervisor.communicate(timeout=PATIENCE_S)
-    assert (supervisor.returncode, said) == (0, "")
 
 
 # What the demo makes of the Servers that it reads
