@@ -281,6 +281,7 @@ def test_an_absurd_load_or_target_is_an_invalid_spec_and_no_plan(
 
     assert (outcome.reason, outcome.allocation) == (Reason.INVALID_SPEC, None)
     assert word in outcome.message
+    assert "correct" in outcome.message
 
 
 @pytest.mark.parametrize("solver", [Options(), Options(milp=True)])
