@@ -206,9 +206,9 @@ def test_the_clock_that_is_given_measures_the_seconds() -> None:
     assert certificate.seconds == 21
 
 
-def large(seed: int, options: Options) -> System:
+def large(seed: int, options: Options, servers: int = 40) -> System:
     """A fleet that wants twice the cards that there are."""
-    return replace(decode_system(fleet(40, 8, seed=seed, demand=2)), options=options)
+    return replace(decode_system(fleet(servers, 8, seed=seed, demand=2)), options=options)
 
 
 def answer(system: System) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def test_the_order_of_servers_that_tie_never_matters(solver: Options) -> None:
 PRINT_ANSWER = """
 import json
 from tests.unit.optimizer.test_optimize import SOLVERS, answer, large
-print(json.dumps([answer(large(5, solver.values[0])) for solver in SOLVERS]))
+print(json.dumps([answer(large(5, solver.values[0], 15)) for solver in SOLVERS]))
 """
 
 
@@ -275,16 +275,6 @@ def test_every_process_gives_the_same_answer() -> None:
 
     assert printed[0] == printed[1]
     assert json.loads(printed[0])[0]["allocations"]
-
-
-def test_a_thousand_servers_are_decided_for() -> None:
-    system = decode_system(fleet(1000, 20, seed=1, demand=2))
-
-    solution = optimize(system)
-
-    assert len(solution.decisions) == 1000
-    reasons = {decision.reason for decision in solution.decisions}
-    assert reasons <= {Reason.ALLOCATED, Reason.NO_CAPACITY, Reason.UNATTAINABLE_SLO}
 
 
 @pytest.mark.parametrize("milp", [False, True])
