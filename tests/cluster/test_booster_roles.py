@@ -1,4 +1,4 @@
-"""A Server goes from one ModelBooster to the prefill and decode of another, operators killed."""
+"""The numbers of the roles of a ModelBooster whose prefill and decode are one gang."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ import yaml
 from inferno_operator.resources.dialects import KTHENA, MATRIXINFER, Dialect
 from tests.cluster.actuated import backend as backend_of
 from tests.cluster.actuated import booster, cards, decide_roles, without_load
-from tests.cluster.apart import CARDS, LOOSE, TIGHT, documents, server, sizes, targets
+from tests.cluster.apart import CARDS
 from tests.cluster.fleet import Fleet, running_fleet
 from tests.cluster.kubelet import Witness, running_pods
 from tests.cluster.role_pods import Role, of_serving, running_roles
@@ -25,8 +25,8 @@ Manifest = dict[str, Any]
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "boosters_installed")
 
-WHOLE, APART = "together-main", "apart-main"
-"""The servings of both boosters."""
+APART = "apart-main"
+"""The serving of the booster."""
 
 
 @pytest.fixture(params=[KTHENA, *extended(MATRIXINFER)], ids=lambda dialect: dialect.name)
@@ -73,13 +73,6 @@ def role_of(dialect: Dialect, role: str, accelerator: str) -> Role:
     return replace(made, name=APART, labels=labels, number=number)
 
 
-def boosters(dialect: Dialect) -> Iterator[Manifest]:
-    """One that runs whole requests, one with prefill and decode apart, and what pods need."""
-    yield ACCOUNT
-    yield booster("together", backend_of("main"), dialect=dialect)
-    yield booster_apart(dialect)
-
-
 def booster_apart(
     dialect: Dialect, image: str = "example.com/engine", replicas: int = 1
 ) -> Manifest:
@@ -91,27 +84,9 @@ def booster_apart(
 
 
 BACKENDS = [
-    {"name": "main", "accelerator": "H100"},
-    {"name": "main", "accelerator": "L40S", "role": "Prefill", "booster": "apart"},
-    {"name": "main", "accelerator": "H100", "role": "Decode", "booster": "apart"},
+    {"name": "main", "accelerator": "L40S", "role": "Prefill"},
+    {"name": "main", "accelerator": "H100", "role": "Decode"},
 ]
-
-
-def ask(scene: Scene, itl: int) -> None:
-    """Have a plan for another target, once the last one, which is asked for alike, is whole."""
-    scene.wait_until_done("apart")
-    scene.patch("serviceclass", "premium", {"spec": {"data": targets(itl)}})
-    scene.request("apart")
-
-
-def told(scene: Scene, reason: str) -> Manifest:
-    """Wait until the Server has a condition with a reason, and a decision; returns the Server."""
-
-    def tells(found: Manifest) -> bool:
-        desired = found["spec"].get("desiredAlloc", {}).get("numReplicas", 0)
-        return condition(found, "Actuated").get("reason") == reason and desired > 0
-
-    return wait_until(lambda: server(scene), tells, reason)
 
 
 def backend_apart(scene: Scene, dialect: Dialect) -> Manifest:
@@ -129,55 +104,6 @@ def roles_of(scene: Scene, dialect: Dialect) -> dict[str, int]:
     """The numbers in the serving."""
     spec = scene.get(str(dialect.serving), APART)["spec"]
     return {role["name"]: role["replicas"] for role in spec["template"]["roles"]}
-
-
-@pytest.mark.extended
-def test_both_roles_of_a_booster_move_together_with_the_operator_killed_in_between(
-    scene: Scene,
-    operator: StartOperator,
-    dialect: Dialect,
-    controller: Mapping[str, str],
-    fleet: Fleet,
-    witness: Witness,
-) -> None:
-    refers = {"name": "together", "dialect": dialect.name, "backends": BACKENDS}
-    scene.apply(*boosters(dialect), *documents(LOOSE, CARDS, modelBooster=refers))
-    running = operator(environment=controller)
-    together = told(scene, "Actuated")["spec"]["currentAlloc"]
-    ask(scene, TIGHT)
-    apart = wait_until(lambda: sizes(server(scene)["spec"].get("desiredAlloc", {})), bool, "roles")
-    gaps = []
-
-    def look() -> bool:
-        whole = fleet.available.get(WHOLE, 0)  # first: it may go once both roles serve
-        serving = witness.serving()
-        arrived = all(serving[role] >= least for role, least in apart.items())
-        if whole < together["numReplicas"] and not arrived:
-            gaps.append(dict(serving))
-        return arrived and not whole
-
-    for seconds in (0.3, 0.9):
-        witness.pause(seconds)
-        look()
-        running.kill()
-        running = operator(environment=controller)
-    wait_until(look, bool, "both roles")
-
-    assert "roles" not in together
-    assert gaps == []
-    wait_until(
-        lambda: (workers_of(scene, dialect), roles_of(scene, dialect)),
-        lambda found: found == (apart, apart),
-        f"the numbers {apart}",
-    )
-    current = wait_until(lambda: sizes(server(scene)["spec"]["currentAlloc"]), bool, "what runs")
-    assert current == apart
-
-    ask(scene, LOOSE)
-    wait_until(witness.serving, lambda found: not +found, "an end of both roles")
-    wait_until(lambda: fleet.available[WHOLE], lambda n: n == together["numReplicas"], "the whole")
-    back = told(scene, "Actuated")["spec"]["currentAlloc"]
-    assert ("roles" in back, back["numReplicas"]) == (False, together["numReplicas"])
 
 
 GANGS: Manifest = {
@@ -258,8 +184,8 @@ def test_the_roles_of_a_gang_are_scaled_and_keep_their_numbers_when_the_booster_
 
     made = booster_apart(dialect, replicas=3)
     made["metadata"]["annotations"] = {"inferno.platform.ai/gang-scheduling": "true"}
-    refers = {"name": "apart", "dialect": dialect.name, "backends": BACKENDS[1:]}
-    scene.apply(*boosters(dialect), made, *cards("L40S", "H100"))
+    refers = {"name": "apart", "dialect": dialect.name, "backends": BACKENDS}
+    scene.apply(ACCOUNT, made, *cards("L40S", "H100"))
     scene.apply(objects.guarded({"window": 1}))
     spec = {"modelBooster": refers, "currentAlloc": without_load()}
     scene.apply(objects.server(spec=spec))
