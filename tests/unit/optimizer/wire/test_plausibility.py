@@ -141,21 +141,6 @@ def test_another_batch_than_the_performance_data_let_in_is_doubted(
     assert all("maxBatch" in each and "8 requests fit into a batch on A" in each for each in found)
 
 
-def test_a_doubt_names_the_server_the_field_and_what_is_carried() -> None:
-    assert doubts_of({"allocations": {"S": allocation(4)}}, SIX_NEEDED) == [
-        (
-            "allocation of server 'S': numReplicas: 4, although 4 x A carry 79.9 % of its load"
-            " within the targets"
-        )
-    ]
-    assert doubts_of({"allocations": {"S": allocation(0)}}, SIX_NEEDED) == [
-        (
-            "allocation of server 'S': numReplicas: 0, although it has a load or a minimum; does"
-            " the optimizer read performance data of generation 1?"
-        )
-    ]
-
-
 def test_fewer_replicas_than_the_minimum_are_doubted() -> None:
     system = one_server(300, 8, floor=7)
 
