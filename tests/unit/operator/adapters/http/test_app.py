@@ -300,21 +300,6 @@ async def test_only_the_token_opens(authorization: str | bytes, token: Path) -> 
     assert (await ask_decision(URL, token, f"bearer {TOKEN}")).status_code == 200
 
 
-async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None:
-    decisions = Decisions(decide, token)
-    async with (
-        app.serve(app.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
-        httpx.AsyncClient(base_url=f"http://{app.LOOPBACK}:{port}", timeout=PATIENCE_S) as client,
-    ):
-        statuses = []
-        for written, shown in (("new", TOKEN), ("new", "new")):
-            write(token, written)
-            answer = await client.get(URL, headers={"Authorization": f"Bearer {shown}"})
-            statuses.append(answer.status_code)
-
-    assert statuses == [401, 200]
-
-
 @pytest.mark.parametrize(
     ("namespace", "shown", "status"),
     [
