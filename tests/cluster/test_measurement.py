@@ -398,7 +398,7 @@ def test_pods_that_prometheus_loses_take_no_replica_from_a_server_under_full_loa
         )
         reason = condition(scene.servers()["crowd"], "Measured")["reason"]
         replicas = scene.servers()["crowd"]["status"]["measured"]["replicas"]
-        wait_until(lambda: motion.elapsed, lambda s: s > 3 * CROWD_S, "longer than all windows")
+        wait_until(lambda: motion.elapsed, lambda s: s > 2.5 * CROWD_S, "longer than both windows")
         placements = motion.seen["crowd"].placements
         motion.lose(())
         wait_until(is_fresh, lambda reason: reason == "Fresh", "pods that are discovered again")
