@@ -22,6 +22,7 @@ from tests.controlplane.admission import WEBHOOK, Admission, apply, webhook
 from tests.controlplane.ports import HOST
 from tests.controlplane.waiting import wait_until
 from tests.reference.shown import shown
+from tests.tiers import extended
 from tests.unit.operator import objects
 from tests.wrong_objects import FLEET, MISTAKES
 
@@ -204,30 +205,36 @@ def test_the_operators_writes_do_not_reach_it(
         assert before < by_request == asked(plane)
 
 
-@pytest.mark.parametrize("verb", ["apply", "create", "patch", "replace"])
-def test_who_writes_is_known_by_the_field_manager(asking: Scene, verb: str) -> None:
+WRITES = {
+    "apply": ("--server-side", "--force-conflicts", "--filename=-"),
+    "create": ("--filename=-",),
+    "patch": ("optimizers", "inferno", "--type=merge", '--patch={"spec": {"capped": true}}'),
+    "replace": ("--filename=-",),
+}
+"""Ways to write an Optimizer, and their options."""
+
+
+def test_who_writes_is_known_by_the_field_manager(asking: Scene) -> None:
     plane, namespace = asking.control_plane, asking.namespace
     (optimizer,) = plane.items("optimizers", namespace)
-    optimizer["metadata"] = {"name": "new" if verb == "create" else "inferno"}
-    options = {
-        "apply": ("--server-side", "--force-conflicts", "--filename=-"),
-        "create": ("--filename=-",),
-        "patch": ("optimizers", "inferno", "--type=merge", '--patch={"spec": {"capped": true}}'),
-        "replace": ("--filename=-",),
-    }[verb]
-    command = (verb, "--dry-run=server", "--namespace", namespace, *options)
 
-    def is_asked(*manager: str) -> bool:
+    def is_asked(verb: str, *manager: str) -> bool:
+        optimizer["metadata"] = {"name": "new" if verb == "create" else "inferno"}
+        command = (verb, "--dry-run=server", "--namespace", namespace, *WRITES[verb], *manager)
         before = asked(plane)
-        plane.kubectl(*command, *manager, input=json.dumps(optimizer))
+        plane.kubectl(*command, input=json.dumps(optimizer))
         return asked(plane) != before
 
-    assert not any(is_asked(f"--field-manager={own}") for own in ("inferno-operator", "inferno-x"))
-    assert all(is_asked(f"--field-manager={other}") for other in ("kubectl-inferno", "inferno"))
-    assert is_asked()
+    def those(*managers: str) -> set[str]:
+        options = [f"--field-manager={manager}" for manager in managers]
+        return {verb for verb in WRITES for option in options if is_asked(verb, option)}
+
+    assert those("inferno-operator", "inferno-x") == set()
+    assert those("kubectl-inferno") == those("inferno") == {*WRITES}
+    assert {verb for verb in WRITES if is_asked(verb)} == {*WRITES}
 
 
-@pytest.mark.parametrize("status", [404, 410])
+@pytest.mark.parametrize("status", [*extended(404), 410])
 def test_an_answer_that_kopf_does_not_survive_ends_this_process_alone(
     fleet: Scene, operator: StartOperator, status: int
 ) -> None:

@@ -40,7 +40,7 @@ KINDS: Mapping[str, tuple[Callable[[str, int], Role], int]] = {
 }
 """What runs the roles, and pods of each replica; each pod has a card.
 
-Servings of one pod, and those of MatrixInfer, are tested with their boosters.
+Servings of one pod are tested with their boosters.
 """
 
 SEVERAL_PODS = "one ModelServing of several pods"

@@ -1,29 +1,17 @@
 """Calibrated parameters on a real control plane: written beside what others write, and used."""
 
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from inferno_operator.adapters.prometheus.client import connect
-from inferno_operator.adapters.prometheus.endpoint import PrometheusEndpoint
 from inferno_operator.controllers.calibration.controller import Context, reconcile
-from inferno_operator.controllers.calibration.replicas import LabelledReplicas, PrometheusWindows
 from inferno_operator.controllers.calibration.windows import Pair
 from inferno_optimizer.calibration.windows import Window
 from tests.cluster.connection import connected
 from tests.cluster.scene import Manifest, Scene, condition, decided
 from tests.conftest import StartOperator
 from tests.controlplane import ControlPlane
-from tests.controlplane.processes import Processes
-from tests.engines.clocked import Clocked
-from tests.engines.engine import Engine
-from tests.engines.fleet import Fleet, Settings
-from tests.engines.history import Change, in_turn, scraped
-from tests.engines.workload import Uniform, Workload
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
 
@@ -112,45 +100,3 @@ async def test_what_was_calibrated_is_shown_and_removed_again(scene: Scene, cycl
     after = model(scene)
     assert "calibration" not in after.get("status", {})
     assert condition(after, "Calibrated") == {}
-
-
-ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=64)
-REPLICAS = 4
-RATES = (4.0, 24.0, 8.0, 40.0, 16.0, 48.0)
-"""Requests/s for all replicas, for five minutes each."""
-
-
-def loaded(fleet: Fleet) -> Change:
-    lengths = Workload(Uniform(200, 800), Uniform(50, 350))
-    settings = Settings(ENGINE, lengths, MODEL, labels={"namespace": "prod"})
-    server = fleet.add("chat", settings, REPLICAS, RATES[0])
-    return in_turn(server, RATES, 300)
-
-
-@pytest.mark.extended
-async def test_a_new_leader_calibrates_with_the_past_that_prometheus_has(
-    scene: Scene, cycle: Context, prometheus_program: Path, promtool: Path
-) -> None:
-    scene.apply_sample("small")
-    labels = {"namespace": "prod", "model_name": MODEL}
-    asked = [LabelledReplicas(labels, Pair(scene.namespace, MODEL, "A100"))]
-    programs, seconds = (prometheus_program, promtool), 7500
-    end = time.time()  # of the past: how long it takes to simulate changes nothing
-    with (
-        Processes() as processes,
-        scraped(processes, programs, seconds, loaded, buckets=False) as prometheus,
-    ):
-        async with connect(PrometheusEndpoint(prometheus.url)) as client:
-            windows = PrometheusWindows(Clocked(client, end), lambda: asked)
-            leader = replace(cycle, windows=windows, now=lambda: datetime.fromtimestamp(end, UTC))
-            for _ in range(30):
-                await reconcile(leader)
-
-    found = model(scene)
-    assert condition(found, "Calibrated")["status"] == "True"
-    (row,) = found["status"]["calibration"]
-    assert row["rows"] > 100  # of which only one for each replica is of the time since the start
-    assert row["decode"]["alpha"] == pytest.approx(ENGINE.alpha, rel=0.05)
-    assert row["decode"]["beta"] == pytest.approx(ENGINE.beta, rel=0.05)
-    assert row["prefill"]["gamma"] == pytest.approx(ENGINE.gamma, rel=0.05)
-    assert row["prefill"]["delta"] == pytest.approx(ENGINE.delta, rel=0.05)

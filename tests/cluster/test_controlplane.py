@@ -27,16 +27,6 @@ with ControlPlane() as control_plane:
 """
 
 PROGRAMS_OF_A_CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
-TAKE_THE_PORT_ONCE = """
-import os, pathlib, socket, sys
-real, *options = sys.argv[1:]
-if not pathlib.Path("taken").exists():
-    pathlib.Path("taken").touch()
-    port = next(option.split("=")[1] for option in options if "secure-port" in option)
-    listener = socket.create_server(("127.0.0.1", int(port)))
-    listener.set_inheritable(True)
-os.execv(real, [real, *options])
-"""
 
 
 @pytest.fixture
@@ -97,20 +87,6 @@ def test_it_is_two_programs_and_nothing_is_left_when_its_starter_is_ended_by(
     wait_until_nothing_is_left(session, folder)
 
 
-@pytest.mark.extended
-def test_no_process_is_left_when_even_its_supervisor_is_killed(
-    starter: subprocess.Popen[str],
-) -> None:
-    session, folder = session_and_folder(starter)
-    before = programs_in_session(session)
-
-    os.kill(session, signal.SIGKILL)
-    starter.communicate()
-
-    assert {"etcd", "kube-apiserver"} < set(before)
-    wait_until_nothing_is_left(session, folder)
-
-
 def binaries_with(folder: Path, name: str, script: str) -> Binaries:
     """The usual programs, with a shell script in place of one; `$real` in it is the real one."""
     usual = Binaries(os.environ)
@@ -133,17 +109,6 @@ def test_a_program_that_ends_while_starting_is_reported_with_its_last_words(
         ControlPlane(binaries),
     ):
         pass
-
-
-@pytest.mark.extended
-def test_a_port_that_another_program_took_first_is_no_obstacle(tmp_path: Path) -> None:
-    script = f"""exec '{sys.executable}' -c '{TAKE_THE_PORT_ONCE}' "$real" "$@" """
-    binaries = binaries_with(tmp_path, "kube-apiserver", script)
-
-    with ControlPlane(binaries) as control_plane:
-        log = control_plane.processes.log_path("kube-apiserver").read_text()
-
-    assert log.count("address already in use") >= 1
 
 
 def test_a_namespace_that_a_controller_ended_first_is_finished(control_plane: ControlPlane) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -90,7 +89,7 @@ def scheduled(scene: Scene) -> Iterator[Placed]:
     kubelet = type("KubeletOfNodes", (Scheduler,), {"cards": cards})
     kubeconfig = scene.control_plane.kubeconfig
     with (
-        machines(kubeconfig, Random(1)) as found,  # noqa: S311 - nothing is random here
+        machines(kubeconfig) as found,
         running_pods(kubeconfig, scene.namespace, {}, kubelet_class=kubelet) as witness,
     ):
         for name, (card_type, _) in placed.items():

@@ -4,8 +4,6 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -331,39 +329,6 @@ def test_both_roles_of_a_backend_get_their_numbers(
     actuated.scene.patch("server", "s", {"spec": {"modelBooster": None}})
     wait_until(lambda: owned(actuated, release), lambda names: not names, "a release")
     assert written() == {"prefill": 3, "decode": 2}
-    assert operator.stop() == 0
-
-
-@pytest.mark.parametrize("release", extended(RELEASES[1]), indirect=True, scope="module")
-@pytest.mark.parametrize("setting", ["v0.2", "v0.3"])
-def test_both_roles_get_their_numbers_with_the_pods_of_releases_between(
-    actuated: Actuated, release: Release, fleet: Fleet, tmp_path: Path, setting: str
-) -> None:
-    """Those of v0.2.0 and v0.3.0 have the fields of v0.4.0, and other pods."""
-    fleet.makes_servings = False
-    split = next(each for each in release.others() if each["metadata"]["name"] == "split")
-    actuated.scene.apply(split, *cards("A100", "H100"))
-    actuated.scene.apply(server_with_roles({"name": "main"}))
-    environment = {"INFERNO_MODEL_BOOSTER": "kthena", "INFERNO_MODEL_BOOSTER_RELEASE": setting}
-    operator = actuated.scene.start_operator(tmp_path.name, **environment)
-
-    def roles() -> dict[str, int]:
-        found = templates(actuated).get("split-main", {"template": {"roles": ()}})
-        return {role["name"]: role["replicas"] for role in found["template"]["roles"]}
-
-    def pods() -> list[Manifest]:
-        found = templates(actuated)["split-main"]["template"]["roles"]
-        return [{**role, "replicas": None} for role in found]
-
-    wait_until(roles, bool, "the roles")
-    before = pods()
-    for numbers in ({"prefill": 3, "decode": 2}, {"prefill": 4, "decode": 5}):
-        decide_roles(actuated.scene, numbers["prefill"], numbers["decode"])
-        wait_until(roles, partial(eq, numbers), f"{numbers}")
-
-    told = condition(actuated.scene.get(BOOSTERS, "split"), "Initialized")
-    assert pods() == before  # nothing rolls
-    assert setting in told["message"]
     assert operator.stop() == 0
 
 

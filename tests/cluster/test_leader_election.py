@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -199,34 +200,19 @@ def test_a_leader_that_was_paused_writes_nothing_when_it_wakes_up(
     assert max(scene.told()[leader]) <= paused
 
 
-@pytest.mark.extended
-def test_a_leader_that_loses_the_api_server_ends_and_says_why(
-    scene: Elected, operator: StartOperator
-) -> None:
-    first = operator(environment=ELECTION)
-    second_one = operator(environment=ELECTION)
-    leader = scene.holder()
-    scene.control_plane.stop_api_server()
-    try:
-        code = wait_until(lambda: first.exit_code, lambda c: c is not None, "the leader ended")
-    finally:
-        scene.control_plane.start_api_server()
-
-    assert code == 1
-    line = first.log.splitlines()[-1]
-    assert line == "inferno: the lease was not renewed in time; this operator exits"
-    scene.wait_for_another(leader)
-    scene.optimize()
-    assert leads(second_one) == 1
-
-
-def test_a_leader_that_is_asked_to_end_hands_over_at_once(
+def test_only_the_leader_works_and_asked_to_end_it_hands_over_at_once(
     scene: Elected, operator: StartOperator
 ) -> None:
     with scene.changes("coordination.k8s.io", "v1", "leases") as leases:
         first = operator(environment=ELECTION)
         leader = scene.holder()
-        operator(environment=ELECTION)
+        other = operator(environment=ELECTION)
+        scene.optimize()
+        wait_until(lambda: "inferno_servers" in series(first), bool, "the leader tells what it did")
+        assert (leads(first), leads(other)) == (1, 0)
+        assert "inferno_servers" not in series(other)
+        for process, probe in product((first, other), ("healthz", "readyz")):
+            assert httpx.get(f"{process.health_url}/{probe}").text == "ok"
 
         os.kill(first.pid, signal.SIGTERM)
         scene.wait_for_another(leader)
@@ -257,18 +243,6 @@ def test_a_leader_that_is_asked_to_end_in_the_middle_of_a_run_writes_nothing_lat
     assert max(told[leader]) < taken <= min(told[scene.holder()])
 
 
-def test_only_the_leader_works_and_both_are_ready(scene: Elected, operator: StartOperator) -> None:
-    first, second_one = (operator(environment=ELECTION) for _ in range(2))
-    scene.optimize()
-    wait_until(lambda: "inferno_servers" in series(first), bool, "the leader tells what it did")
-
-    assert (leads(first), leads(second_one)) == (1, 0)
-    assert "inferno_servers" not in series(second_one)
-    for process in (first, second_one):
-        for probe in ("healthz", "readyz"):
-            assert httpx.get(f"{process.health_url}/{probe}").text == "ok"
-
-
 def test_what_an_optimization_brought_can_be_scraped_until_its_object_is_gone(
     scene: Elected, operator: StartOperator
 ) -> None:
@@ -283,21 +257,13 @@ def test_what_an_optimization_brought_can_be_scraped_until_its_object_is_gone(
     assert told["inferno_server_desired_replicas"][premium] == 2
     assert told["inferno_cost_cents_per_hour"] == {frozenset({where}): 75}
     assert told["inferno_leader"] == {frozenset(): 1}
+    assert not scene.items("leases")  # which only leader election needs
     scene.kubectl("delete", "optimizer", "inferno")
     wait_until(
         lambda: series(process),
         lambda now: "inferno_servers" not in now and "inferno_optimizations_total" not in now,
         "the series gone",
     )
-
-
-def test_a_lease_is_needed_only_for_leader_election(
-    scene: Elected, operator: StartOperator
-) -> None:
-    operator()
-    scene.optimize()
-
-    assert not scene.items("leases")
 
 
 def test_an_operator_that_waits_for_its_next_try_ends_when_asked(

@@ -339,7 +339,7 @@ def test_a_prometheus_that_stops_takes_no_replica_from_a_server(
     assert after["load"]["arrivalRate"] >= before["load"]["arrivalRate"]
 
 
-CROWD_S, CROWD, CROWD_RATE = 30, 5, 12.0
+CROWD_S, CROWD, CROWD_RATE = 20, 5, 12.0
 """Window of all rates [s], and the replicas for a load [requests/s]: each serves 3 in a second."""
 
 
@@ -352,7 +352,7 @@ def crowd_manifests() -> Iterator[Manifest]:
             (data,) = (item for item in spec["data"] if item["acc"] == "A100")
             data["decodeParms"] = {"alpha": CROWDED.alpha, "beta": CROWDED.beta}
         if manifest["kind"] == "Server":
-            windows = {"shortSeconds": CROWD_S // 3, "longSeconds": CROWD_S}
+            windows = {"shortSeconds": CROWD_S // 2, "longSeconds": CROWD_S}
             spec["measure"]["windows"] = windows
             spec["scaleDown"] = {"windowSeconds": CROWD_S}
         yield manifest
@@ -386,7 +386,7 @@ def test_pods_that_prometheus_loses_take_no_replica_from_a_server_under_full_loa
             told = condition(server, "Actuated").get("reason"), is_fresh()
             return told == ("Actuated", "Fresh") and quiet_s > 1.2 * CROWD_S
 
-        wait_until(is_steady, bool, "replicas for the load", 10 * CROWD_S)
+        wait_until(is_steady, bool, "replicas for the load", 15 * CROWD_S)
         motion.begin()
         first = sum(motion.seen["crowd"].placements[-1][1].values())
         _, *lost = sorted(motion.servers["crowd"].pods)
@@ -398,7 +398,7 @@ def test_pods_that_prometheus_loses_take_no_replica_from_a_server_under_full_loa
         )
         reason = condition(scene.servers()["crowd"], "Measured")["reason"]
         replicas = scene.servers()["crowd"]["status"]["measured"]["replicas"]
-        wait_until(lambda: motion.elapsed, lambda s: s > 3 * CROWD_S, "longer than all windows")
+        wait_until(lambda: motion.elapsed, lambda s: s > 2.5 * CROWD_S, "longer than both windows")
         placements = motion.seen["crowd"].placements
         motion.lose(())
         wait_until(is_fresh, lambda reason: reason == "Fresh", "pods that are discovered again")

@@ -1,8 +1,7 @@
-"""Definitions of Model Boosters and their children: ours, and those of the original."""
+"""Definitions of Model Boosters and their children: control_plane, and those of the original."""
 
 import json
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,13 @@ import yaml
 from inferno_operator.controllers.boosters.booster import ANNOTATION, read_booster
 from inferno_operator.controllers.boosters.changes import holds
 from inferno_operator.resources.dialects import DIALECTS, KTHENA, MATRIXINFER, Dialect
-from tests.cluster.scene import Scene, condition
 from tests.conftest import ROOT
 from tests.controlplane import ControlPlane
 from tests.controlplane.errors import ApiError
-from tests.controlplane.waiting import wait_until
 from tests.unit.operator.controllers.boosters.making import convert
 
 DATA = ROOT / "tests/data/boosters"
 KTHENA_DATA = ROOT.parent / "shared/conformance/kthena"
-KINDS = ",".join(map(str, (KTHENA.booster, *KTHENA.children)))
 CASES = sorted((KTHENA_DATA / "cases/input").glob("*.yaml"))
 EXAMPLES = sorted((KTHENA_DATA / "cases/examples").glob("*.yaml"))
 SAMPLE = ROOT / "samples/model-booster"
@@ -45,29 +41,6 @@ shared = [
 
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "boosters_installed")
-
-
-@pytest.fixture
-def ours(control_plane: ControlPlane) -> ControlPlane:
-    """A cluster with our definitions of both dialects."""
-    return control_plane
-
-
-@pytest.fixture(scope="module")
-def originals() -> Iterator[ControlPlane]:
-    """A cluster of its own with the original definitions: they have the names of ours."""
-    with ControlPlane() as cluster:
-        cluster.install_crds(ROOT / "crds")
-        cluster.install_crds(KTHENA_DATA / "crds")
-        yield cluster
-
-
-@pytest.fixture
-def namespace_of_originals(originals: ControlPlane) -> str:
-    """Name of a new namespace there."""
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    originals.create_namespace(name)
-    return name
 
 
 def create(cluster: ControlPlane, *manifests: Manifest, namespace: str) -> None:
@@ -115,45 +88,45 @@ def in_matrixinfer(manifest: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_api_server_has_no_warning_about_the_definitions(
-    ours: ControlPlane, dialect: str
+    control_plane: ControlPlane, dialect: str
 ) -> None:
     folder = ROOT / "crds" / dialect
 
-    said = ours.kubectl(
+    said = control_plane.kubectl(
         "replace", "--dry-run=server", "--warnings-as-errors", "--filename", folder
     ).stdout
 
     assert said.count(" replaced (server dry run)\n") == len(list(folder.glob("*.yaml")))
 
 
-def test_what_a_booster_may_say_is_accepted(ours: ControlPlane, namespace: str) -> None:
-    assert_accepted(ours, *boosters(DATA / "accepted.yaml"), namespace=namespace)
+def test_what_a_booster_may_say_is_accepted(control_plane: ControlPlane, namespace: str) -> None:
+    assert_accepted(control_plane, *boosters(DATA / "accepted.yaml"), namespace=namespace)
 
 
-def test_fields_of_later_releases_are_kept(ours: ControlPlane, namespace: str) -> None:
+def test_fields_of_later_releases_are_kept(control_plane: ControlPlane, namespace: str) -> None:
     manifests = boosters(DATA / "later.yaml")
 
-    stored = ours.api.create(manifests, namespace)
+    stored = control_plane.api.create(manifests, namespace)
 
     kept = [holds(m["spec"], s["spec"]) for m, s in zip(manifests, stored, strict=True)]
     assert kept == [True] * len(manifests)
 
 
-def test_the_sample_applies(ours: ControlPlane, namespace: str) -> None:
-    ours.kubectl("apply", "--namespace", namespace, "--kustomize", SAMPLE)
+def test_the_sample_applies(control_plane: ControlPlane, namespace: str) -> None:
+    control_plane.kubectl("apply", "--namespace", namespace, "--kustomize", SAMPLE)
 
-    assert len(ours.items(str(KTHENA.booster), namespace)) == len(BOOSTERS)
+    assert len(control_plane.items(str(KTHENA.booster), namespace)) == len(BOOSTERS)
 
 
 @pytest.mark.parametrize(
     ("part", "case"), [(part, case) for part, cases in REFUSED.items() for case in cases]
 )
-def test_what_makes_no_sense_is_refused(ours: ControlPlane, part: str, case: str) -> None:
+def test_what_makes_no_sense_is_refused(control_plane: ControlPlane, part: str, case: str) -> None:
     change, answer = REFUSED[part][case].values()
     backends = [{**GOOD_BACKEND, **(change if part == "backend" else {})}]
     spec = {"backends": backends, **(change if part == "spec" else {})}
 
-    assert answer in refusal(ours, good(spec), namespace="default")
+    assert answer in refusal(control_plane, good(spec), namespace="default")
 
 
 def good(spec: Manifest) -> Manifest:
@@ -165,51 +138,53 @@ def good(spec: Manifest) -> Manifest:
     }
 
 
-def test_the_good_booster_of_these_tests_is_accepted(ours: ControlPlane, namespace: str) -> None:
-    assert_accepted(ours, good({"backends": [GOOD_BACKEND]}), namespace=namespace)
+def test_the_good_booster_of_these_tests_is_accepted(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    assert_accepted(control_plane, good({"backends": [GOOD_BACKEND]}), namespace=namespace)
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
 def test_the_children_of_a_sample_are_accepted(
-    ours: ControlPlane, namespace: str, name: str
+    control_plane: ControlPlane, namespace: str, name: str
 ) -> None:
     (manifest,) = boosters(SAMPLE / f"{name}.yaml")
 
-    assert_accepted(ours, *children(manifest, namespace), namespace=namespace)
+    assert_accepted(control_plane, *children(manifest, namespace), namespace=namespace)
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
 def test_the_children_of_a_model_of_matrixinfer_are_accepted(
-    ours: ControlPlane, namespace: str, name: str
+    control_plane: ControlPlane, namespace: str, name: str
 ) -> None:
     (manifest,) = boosters(SAMPLE / f"{name}.yaml")
     model = in_matrixinfer(manifest)
 
-    assert_accepted(ours, model, namespace=namespace)
-    assert_accepted(ours, *children(model, namespace, MATRIXINFER), namespace=namespace)
+    assert_accepted(control_plane, model, namespace=namespace)
+    assert_accepted(control_plane, *children(model, namespace, MATRIXINFER), namespace=namespace)
 
 
-def test_a_gang_policy_stays_and_cannot_change(ours: ControlPlane, namespace: str) -> None:
+def test_a_gang_policy_stays_and_cannot_change(control_plane: ControlPlane, namespace: str) -> None:
     (manifest,) = boosters(SAMPLE / "adapters.yaml")
     gangs = {f"{ANNOTATION}gang-scheduling": "true"}
     serving, *_ = children(manifest, namespace, annotations=gangs)
-    create(ours, serving, namespace=namespace)
+    create(control_plane, serving, namespace=namespace)
     name = serving["metadata"]["name"]
 
     for change in ({"minRoleReplicas": {"leader": 5}}, None):
         patch = {"spec": {"template": {"gangPolicy": change}}}
         with pytest.raises(ApiError, match=r"is immutable|is required|cannot"):
-            ours.patch(str(KTHENA.serving), name, patch, namespace)
+            control_plane.patch(str(KTHENA.serving), name, patch, namespace)
 
 
 def test_the_api_fills_in_where_metrics_are_and_how_fast_replicas_change(
-    ours: ControlPlane, namespace: str
+    control_plane: ControlPlane, namespace: str
 ) -> None:
     (manifest,) = boosters(SAMPLE / "disaggregated.yaml")
     made = children(manifest, namespace)
-    create(ours, *made, namespace=namespace)
-    (policy,) = ours.items(str(KTHENA.policy), namespace)
-    (binding,) = ours.items(str(KTHENA.binding), namespace)
+    create(control_plane, *made, namespace=namespace)
+    (policy,) = control_plane.items(str(KTHENA.policy), namespace)
+    (binding,) = control_plane.items(str(KTHENA.binding), namespace)
 
     endpoint = binding["spec"]["scalingConfiguration"]["target"]["metricEndpoint"]
     assert endpoint == {"uri": "/metrics", "port": 8100}
@@ -222,27 +197,14 @@ class TestRecordings:
 
     pytestmark = shared
 
-    @pytest.mark.extended
-    def test_both_accept_what_is_unusual(
-        self,
-        originals: ControlPlane,
-        ours: ControlPlane,
-        namespace_of_originals: str,
-        namespace: str,
-    ) -> None:
-        manifests = boosters(DATA / "unusual.yaml")
-
-        assert_accepted(originals, *manifests, namespace=namespace_of_originals)
-        assert_accepted(ours, *manifests, namespace=namespace)
-
     @pytest.mark.parametrize("path", [*CASES, *EXAMPLES], ids=lambda path: path.stem)
     def test_our_definitions_accept_the_children(
-        self, ours: ControlPlane, namespace: str, path: Path
+        self, control_plane: ControlPlane, namespace: str, path: Path
     ) -> None:
         (manifest,) = boosters(path)
         made = children(manifest, namespace)
 
-        assert_accepted(ours, *made, namespace=namespace)
+        assert_accepted(control_plane, *made, namespace=namespace)
 
     @pytest.mark.parametrize(
         ("name", "answer"),
@@ -254,59 +216,18 @@ class TestRecordings:
         ],
     )
     def test_our_definition_refuses_what_the_admission_of_the_original_is_to_refuse(
-        self, ours: ControlPlane, namespace: str, name: str, answer: str
+        self, control_plane: ControlPlane, namespace: str, name: str, answer: str
     ) -> None:
         (manifest,) = boosters(KTHENA_DATA / f"cases/{name}.yaml")
         manifest["metadata"] = {"name": manifest["metadata"]["name"]}
 
-        refused = refusal(ours, manifest, namespace=namespace)
+        refused = refusal(control_plane, manifest, namespace=namespace)
 
         assert answer in refused
 
     def test_our_definition_takes_what_is_fine_once_defaults_are_filled_in(
-        self, ours: ControlPlane, namespace: str
+        self, control_plane: ControlPlane, namespace: str
     ) -> None:
         (manifest,) = boosters(KTHENA_DATA / "cases/examples/Deepseek-R1-Distill-llama-8B.yaml")
 
-        assert_accepted(ours, manifest, namespace=namespace)
-
-    @pytest.mark.extended
-    def test_children_settle_and_a_new_operator_writes_nothing(
-        self, originals: ControlPlane, namespace_of_originals: str
-    ) -> None:
-        """Whole pod specs and lists with keys, which ours do not have."""
-        scene = Scene(originals, namespace_of_originals)
-        samples = [named(SAMPLE / f"{name}.yaml") for name in BOOSTERS]
-        recorded = [named(path) for path in (*CASES, *EXAMPLES)]
-        scene.apply(*samples, *recorded)
-        first = scene.start_operator("first", INFERNO_MODEL_BOOSTER="kthena")
-        wait_until_initialized(scene, len(samples) + len(recorded))
-        found = scene.items(str(KTHENA.booster))
-        odd = {b["metadata"]["name"] for b in found if condition(b, "Valid")["status"] == "False"}
-        assert odd == {each["metadata"]["name"] for each in recorded}
-        assert {condition(each, "Failed")["status"] for each in found} == {"False"}
-        before = scene.versions(KINDS)
-        assert first.stop() == 0
-
-        second = scene.start_operator("second", INFERNO_MODEL_BOOSTER="kthena")
-        scene.apply({**samples[0], "metadata": {"name": "last"}})  # its turn comes after the others
-        wait_until_initialized(scene, len(found) + 1)
-        after = scene.versions(KINDS)
-
-        assert second.stop() == 0
-        assert {name: after[name] for name in before} == before
-        assert scene.events("Updated") == []
-
-
-def named(path: Path) -> Manifest:
-    """A booster with nothing but its name from what was recorded with it."""
-    (manifest,) = boosters(path)
-    return {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
-
-
-def wait_until_initialized(scene: Scene, count: int) -> None:
-    def initialized() -> int:
-        found = scene.items(str(KTHENA.booster))
-        return sum(condition(each, "Initialized").get("status") == "True" for each in found)
-
-    wait_until(initialized, lambda n: n == count, f"{count} boosters")
+        assert_accepted(control_plane, manifest, namespace=namespace)

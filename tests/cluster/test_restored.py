@@ -77,7 +77,7 @@ def test_the_operator_goes_on_from_what_was_restored(plane: ControlPlane) -> Non
         data = stop_all(plane)
         shutil.copytree(data, plane.folder / COPY)
         start_all(plane)
-        for wanted in (4, 5, 6, 7):
+        for wanted in (4, 5):
             load(wanted)
         scene.apply(objects.server("late", spec={"currentAlloc": objects.running(2, 2)}))
         wait_until(lambda: replicas(scene, "late"), lambda n: n == 2, "the decision")

@@ -1,10 +1,9 @@
 """From zero and back: a Server wakes beside a solve that is held, and when its operator ends."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests.cluster.background import Follower, client_of
 from tests.cluster.motion import Motion, Mover, PodTimes, manifests, moving
 from tests.cluster.scene import Scene
 from tests.conftest import StartOperator
-from tests.controlplane.operator_process import OperatorProcess
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.day.objects import queries
 from tests.engines.gateway import Gateway
@@ -32,12 +30,6 @@ CARDS = {"L40S": 4, "A100": 4}
 POD_TIMES = PodTimes(cold_start_s=2.0, ending_s=1.0)
 INTERVAL_S, MEASURE_S = 3, 2
 LEAST_IMPORTANT = 100
-
-BEFORE, WRITTEN, SERVES = MOMENTS = (
-    "before the request",
-    "when the replica is written",
-    "when the replica serves",
-)
 
 
 def sleeper_manifests() -> Iterator[Manifest]:
@@ -195,45 +187,3 @@ def test_a_server_wakes_once_beside_a_held_solve_whose_operator_is_killed(
         assert [each.replicas for each in seen] == [1, 0, 1, 0]
         assert {each.accelerator for each in seen if each.replicas} == {seen[0].accelerator}
         assert slept.time > sleeper.last_request
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-@pytest.mark.soak("it takes three minutes")
-def test_a_server_wakes_once_and_sleeps_again_whenever_its_operator_ends(
-    scene: Scene, operator: StartOperator, prometheus_program: Path
-) -> None:
-    with sleeping(scene, prometheus_program) as (sleeper, environment):
-        operators = [operator(environment=environment) for _ in range(2)]
-        for moment in MOMENTS:
-            for end in (OperatorProcess.kill, OperatorProcess.stop):
-                play(sleeper, moment, partial(end, operators.pop(0)))
-                operators.append(operator(environment=environment))
-        seen = sleeper.decisions.seen
-
-    assert [each.replicas for each in seen] == [1, 0] * (1 + 2 * len(MOMENTS))
-    assert len({each.accelerator for each in seen if each.replicas}) == 1
-
-
-def play(sleeper: Sleeper, moment: str, end: Callable[[], object]) -> None:
-    """Let a Server wake and sleep again, while the leader ends at a moment.
-
-    Solves have no end until it is awake: what wakes it waits for no plan.
-    """
-    sleeper.wait_for_replicas(0, PATIENCE_S)
-    wait_until(sleeper.is_seen, bool, "a Server that sleeps")
-    leader = leader_of(sleeper.scene)
-    sleeper.rest.gate.clear()
-    if moment == BEFORE:
-        end()
-    asked = sleeper.request()
-    woke = sleeper.wait_for_replicas(1, PATIENCE_S)
-    sleeper.rest.gate.set()
-    if moment == WRITTEN:
-        end()
-    sleeper.serve()
-    if moment == SERVES:
-        end()
-    wait_for_another_leader(sleeper.scene, leader)
-    sleeper.wait_for_replicas(0, PATIENCE_S)
-    print(f"\nthe leader ends {moment}: woke after {woke.time - asked:.1f} s")

@@ -22,7 +22,7 @@ Manifest = dict[str, Any]
 
 pytestmark = pytest.mark.usefixtures("crds_installed", "deployment_controllers")
 
-WINDOW_S = 15.0
+WINDOW_S = 10.0
 CARDS = {"A": 20}
 RUNNING = {"s00": 8, "s01": 5, "s02": 3, "s03": 2}
 

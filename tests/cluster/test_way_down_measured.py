@@ -52,7 +52,6 @@ def mover(name: str, rate: float, accelerator: str, replicas: int) -> Mover:
 
 
 FLEETS: Mapping[str, Sequence[Mover]] = {
-    "one server": [mover("one", 12.0, "A100", 5)],
     "three servers": [
         mover("eight", 20.0, "A100", 8),
         mover("four", 7.5, "L40S", 4),
@@ -121,7 +120,7 @@ def _prefill() -> Manifest:
 QUIET = "quiet"
 """A model with as many replicas, at least, and little load, which a wrong label measures."""
 
-SPARE: Mapping[str, int] = {"one server": 4, "three servers": 4, "prefill and decode": 0}
+SPARE: Mapping[str, int] = {"three servers": 4, "prefill and decode": 0}
 """Its replicas beyond those that a server begins with, which may grow before the label is wrong.
 
 Of a server with prefill apart as many have to report as decode, not some of both roles.

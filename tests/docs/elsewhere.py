@@ -5,10 +5,10 @@ from tests.reference.shown import Shown
 ELSEWHERE = {
     "helm install": "tests/cluster/deployment/test_helm.py",
     "helm upgrade": "tests/cluster/deployment/test_helm.py",
-    "inferno calibrate --prometheus": "tests/prometheus/test_guide.py",
-    "inferno measure": "tests/prometheus/test_guide.py",
+    "inferno calibrate --prometheus": "tests/prometheus/test_past.py",
+    "inferno measure": "tests/prometheus/test_past.py",
     "inferno operator": "tests/cli/test_operator.py",
-    "inferno replay samples/measured --prometheus": "tests/prometheus/test_guide.py",
+    "inferno replay samples/measured --prometheus": "tests/prometheus/test_past.py",
     "inferno study": "tests/cli/test_study.py",
     "inferno report": "tests/unit/operator/cli/test_report.py",
     "inferno serve": "tests/rest/test_start.py",

@@ -88,10 +88,6 @@ class Load(AbstractContextManager["Load"]):
         self._loop.call_soon_threadsafe(self._main.cancel)
         self._thread.join()
 
-    def set_rate(self, rate: float) -> None:
-        """Send requests at another rate from the next one on [requests/s]."""
-        self._rate = rate
-
     def arrival_rate(self, start: float, end: float) -> float:
         """What was really sent between two Unix times [requests/s]."""
         _, requests = self.sent.total(start, end)
@@ -162,44 +158,6 @@ def wait_for_completions(simulator: InferenceSim, number: int) -> None:
         lambda completed: completed >= number,
         "completions",
     )
-
-
-def test_what_is_sent_is_completed_and_counted(processes: Processes, inference_sim: Path) -> None:
-    with (
-        InferenceSim(processes, inference_sim, "sim-0", SETTINGS) as simulator,
-        Load([simulator.url], "granite", WORKLOAD, rate=20.0, seed=1) as load,
-    ):
-        wait_for_completions(simulator, 101)
-        load.set_rate(1e-9)
-        told = wait_until(
-            lambda: totals(simulator.url),
-            lambda now: now["vllm:request_success_total"] == load.sent.total(0, time.time())[1],
-            "as many completions as requests",
-        )
-
-    assert load.failures == []
-    for name, tokens in (("request_prompt_tokens", 100), ("request_generation_tokens", 20)):
-        assert told[f"vllm:{name}_sum"] / told[f"vllm:{name}_count"] == pytest.approx(tokens)
-    itl = "vllm:inter_token_latency_seconds"
-    assert told[f"{itl}_sum"] / told[f"{itl}_count"] >= 0.010  # more if the machine is busy
-
-
-def test_prometheus_scrapes_it(
-    processes: Processes, inference_sim: Path, prometheus: Prometheus
-) -> None:
-    with InferenceSim(processes, inference_sim, "sim-2", SETTINGS) as simulator:
-        prometheus.set_targets([simulator.target(namespace="prod")])
-        prometheus.wait_for_scrapes()
-        with Load([simulator.url], "granite", WORKLOAD, rate=1.0, seed=1) as load:
-            load.set_rate(50.0)
-            (sample,) = wait_until(
-                lambda: prometheus.query('vllm:request_success_total{finish_reason="length"}'),
-                lambda samples: bool(samples) and samples[0].value >= 50,
-                "completions",
-            )
-
-    assert sample.labels["namespace"] == "prod"
-    assert sample.labels["pod"] == "sim-2"
 
 
 def test_its_metrics_deviate_from_those_of_vllm_as_we_know(

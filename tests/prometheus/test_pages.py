@@ -32,8 +32,6 @@ from tests.prometheus.conftest import ServePast
 PAST_S, AHEAD_S = 600, 600
 BUSY, UNUSED = Served(), Served(rate=0.0, running=0.0)
 GROWING = Served(waiting=10.0, growth=2.0)
-PAIR = ({"prometheus_replica": "prometheus-k8s-0"}, {"prometheus_replica": "prometheus-k8s-1"})
-
 MONITORS = ({"endpoint": "http", "job": "prod/engine"}, {"endpoint": "metrics", "job": "engine"})
 """Those of a PodMonitor and of a ServiceMonitor."""
 
@@ -79,14 +77,12 @@ DIFFER = "each target has 2 copies, they differ in "
 CASES: Mapping[str, Case] = {
     "vllm": Case(VLLM),
     "vllm-data-parallel": Case(VLLM, parts=_of("engine", "0", "1")),
-    "vllm-pair": Case(VLLM, copies=PAIR, says=DIFFER + "prometheus_replica"),
     "vllm-data-parallel-pair": Case(
         VLLM,
         parts=_of("engine", "0", "1"),
         copies=_of("vmagent", "a", "b"),
         says=DIFFER + "vmagent",
     ),
-    "vllm-two-jobs": Case(VLLM, copies=_of("job", "engines", "gpu-pods"), says=DIFFER + "job"),
     "vllm-named-engine": Case(
         VLLM, parts=_of("engine", "0", "1"), copies=({"engine": "vllm"},), says=""
     ),
@@ -94,32 +90,23 @@ CASES: Mapping[str, Case] = {
     "vllm-unused": Case(VLLM, UNUSED),
     "vllm-collector": Case(VLLM, parts=_of("exported_pod", "a", "b", "c"), pods=1, replicas=3),
     "ray": Case(RAY, parts=RAY_REPLICAS, replicas=6),
-    "ray-growing-pair": Case(
-        RAY, GROWING, RAY_REPLICAS, PAIR, replicas=6, says=DIFFER + "prometheus_replica"
-    ),
+    "ray-growing": Case(RAY, GROWING, RAY_REPLICAS, replicas=6),
     "ray-unused": Case(RAY, UNUSED, RAY_REPLICAS, replicas=6),
     "nim": Case(NIM),
-    "nim-growing-pair": Case(NIM, GROWING, copies=PAIR, says=DIFFER + "prometheus_replica"),
+    "nim-growing": Case(NIM, GROWING),
     "nim-unused": Case(NIM, UNUSED),
     "sglang": Case(SGLANG, parts=_of("dp_rank", "0", "1")),
     "sglang-ranks": Case(SGLANG, parts=_of("tp_rank", "0", "1"), says=DIFFER + "tp_rank"),
-    "sglang-growing-pair": Case(SGLANG, GROWING, copies=PAIR, says=DIFFER + "prometheus_replica"),
-    "sglang-monitors": Case(SGLANG, copies=MONITORS, says=DIFFER + "endpoint and job"),
+    "sglang-growing": Case(SGLANG, GROWING),
     "sglang-http": Case(SGLANG_BY_HTTP, GROWING),
-    "sglang-http-pair": Case(SGLANG_BY_HTTP, copies=PAIR, says=DIFFER + "prometheus_replica"),
     "sglang-priorities": Case(SGLANG_BY_PRIORITY, GROWING),
-    "sglang-priorities-pair": Case(
-        SGLANG_BY_PRIORITY, copies=PAIR, says=DIFFER + "prometheus_replica"
-    ),
     "sglang-unused": Case(SGLANG, UNUSED),
     "tgi": Case(TGI),
-    "tgi-growing-pair": Case(TGI, GROWING, copies=PAIR, says=DIFFER + "prometheus_replica"),
+    "tgi-growing": Case(TGI, GROWING),
     "trtllm": Case(TRTLLM),
     "trtllm-growing": Case(TRTLLM, GROWING),
-    "trtllm-growing-pair": Case(TRTLLM, GROWING, copies=PAIR, says=DIFFER + "prometheus_replica"),
     "trtllm-unused": Case(TRTLLM, UNUSED),
-    "trtllm-unused-pair": Case(TRTLLM, UNUSED, copies=PAIR, says=DIFFER + "prometheus_replica"),
-    "dynamo-pair": Case(DYNAMO, copies=PAIR, says=DIFFER + "prometheus_replica"),
+    "dynamo": Case(DYNAMO),
     "dynamo-monitors": Case(DYNAMO, copies=MONITORS, says=DIFFER + "endpoint and job"),
     "dynamo-growing": Case(DYNAMO, GROWING),
     "dynamo-unused": Case(DYNAMO, UNUSED),

@@ -1,9 +1,10 @@
-"""`inferno replay --prometheus`: the past of measured Servers, through a real Prometheus."""
+"""What a real Prometheus has of the past: replayed, and as the guide shows it."""
 
 import csv
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.engines.history import SCRAPE_INTERVAL_S, Change, in_turn, scraped
 from tests.engines.prometheus import Prometheus
 from tests.engines.sglang import SGLANG
 from tests.engines.workload import Fixed, Workload
+from tests.measured import NUMBER, answering, commands, printed, shorten, words
+from tests.reference.shown import Shown
 
 ENGINE = Engine(alpha=8.0, beta=0.1, gamma=20.0, delta=0.0008, max_batch_size=64)
 WORKLOAD = Workload(Fixed(400), Fixed(150))
@@ -125,3 +128,30 @@ def test_a_time_without_any_server_is_told(past: Prometheus, fleet: Path) -> Non
 
     assert done.returncode == 2
     assert b"nothing to replay: chat: left out: nothing from 2026-01-01T00:00:00Z" in done.stderr
+
+
+# What the guides to measuring and replays show is what a real Prometheus answers
+
+
+@pytest.fixture(scope="module")
+def prometheus(
+    processes: Processes, prometheus_program: Path, promtool: Path
+) -> Iterator[Prometheus]:
+    """It knows the replicas of the guides."""
+    with answering(processes, (prometheus_program, promtool)) as server:
+        yield server
+
+
+@pytest.mark.extended
+@pytest.mark.slow
+@pytest.mark.parametrize("command", commands(), ids=str)
+def test_the_guide_shows_what_is_printed_but_for_the_seconds_that_pass(
+    command: Shown, prometheus: Prometheus
+) -> None:
+    output = printed(command, prometheus)
+
+    page = replace(command, output=words(command.output))
+    assert page.fits(words(output)), "make it anew: python -m tests.measured"
+    shown = [float(number) for number in NUMBER.findall(command.output)]
+    now = [float(number) for number in NUMBER.findall(shorten(output, command.output))]
+    assert now == pytest.approx(shown, rel=0.2, abs=3)

@@ -97,17 +97,3 @@ def send_bytes(server: Served, noise: bytes) -> None:
     """Send what is no HTTP, and hang up."""
     with connected(server) as connection:
         connection.sendall(noise)
-
-
-@pytest.mark.extended
-def test_memory_stays_what_it_is(tmp_path: Path) -> None:
-    body = SMALL.read_bytes()
-    with serving(tmp_path) as server, server.client() as client:
-        sizes = []
-        for requests in (REQUESTS // 2, REQUESTS):
-            for _ in range(requests):
-                client.post("/optimizeOne", content=body).raise_for_status()
-                client.post("/optimizeOne", content=b'{"system": [')
-            sizes.append(resident_bytes(server))
-
-    assert sizes[-1] < 1.05 * sizes[0]

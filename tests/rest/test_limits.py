@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -16,9 +17,10 @@ import pytest
 from tests.cli.program import SMALL
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.generate import fleet
-from tests.rest.serving import Served, connected, limited, sent_by_post, serving
+from tests.rest.serving import Served, connected, limited, sent_by_post
 
 
+@cache
 def long_question() -> bytes:
     """What the exact solver works on until its time limit."""
     body = fleet(2000, 20, seed=2, demand=2.0)
@@ -137,16 +139,21 @@ def test_who_waits_too_long_is_told_so(tmp_path: Path) -> None:
     assert refused.status_code == 503
 
 
-def test_health_and_other_requests_are_answered_while_it_optimizes(tmp_path: Path) -> None:
+def test_others_are_answered_while_it_optimizes_and_workers_end_with_the_server(
+    tmp_path: Path,
+) -> None:
     with limited(tmp_path, workers=2) as server, ThreadPoolExecutor() as threads:
         threads.submit(post, server, long_question())
         wait_for(lambda: solves(server, "running") == 1)
         health = look(server, "/healthz")
         small = post(server, SMALL.read_bytes())
-        still_running = solves(server, "running")
+        still_running, started = solves(server, "running"), server.workers()
         server.process.kill()
 
+        wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in started))
+
     assert (health.status_code, small.status_code, still_running) == (200, 200, 1)
+    assert len(started) == 2
 
 
 def break_off(server: Served) -> None:
@@ -157,12 +164,17 @@ def break_off(server: Served) -> None:
     wait_for(lambda: solves(server, "running") == 0)
 
 
-def test_an_optimization_ends_when_its_client_hangs_up(tmp_path: Path) -> None:
+def test_an_optimization_ends_when_its_client_hangs_up_and_a_worker_has_one_thread(
+    tmp_path: Path,
+) -> None:
     with limited(tmp_path, workers=1) as server:
+        (worker,) = server.workers()
+        variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
         break_off(server)
         after = post(server, SMALL.read_bytes())
 
     assert after.status_code == 200
+    assert b"OPENBLAS_NUM_THREADS=1" in variables
 
 
 def test_clients_that_hang_up_while_a_process_starts_do_not_add_processes(tmp_path: Path) -> None:
@@ -180,14 +192,6 @@ def test_clients_that_hang_up_while_a_process_starts_do_not_add_processes(tmp_pa
 
     assert reply.status_code == 200
     assert len(workers) == 1
-
-
-def test_a_worker_computes_on_one_thread(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        (worker,) = server.workers()
-        variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
-
-    assert b"OPENBLAS_NUM_THREADS=1" in variables
 
 
 def is_closed(server: Served) -> bool:
@@ -234,25 +238,3 @@ def test_what_can_end_in_time_ends_when_it_is_told_to_stop(tmp_path: Path) -> No
     assert (reply.status_code, status) == (200, 0)
     assert len(reply.json()["allocations"]) > 0
     assert server.log.read_text() == ""
-
-
-def test_workers_end_with_the_server_even_at_work(tmp_path: Path) -> None:
-    with serving(tmp_path) as server, ThreadPoolExecutor() as threads:
-        threads.submit(post, server, long_question())
-        wait_for(lambda: solves(server, "running") == 1)
-        started = server.workers()
-        server.process.kill()
-
-        wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in started))
-
-    assert started != []
-
-
-def test_a_worker_that_something_else_ended_is_replaced(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        (worker,) = server.workers()
-        os.kill(worker, signal.SIGKILL)
-        wait_for(lambda: server.workers() == [])
-        reply = post(server, SMALL.read_bytes())
-
-    assert reply.status_code == 200

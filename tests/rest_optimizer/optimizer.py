@@ -20,7 +20,6 @@ from inferno_optimizer.wire.codec import decode_system, encode_solution
 from tests.rest_optimizer.store import MissingError, Store
 
 HOST = "127.0.0.1"
-MILLION = {"accelerator": "A", "numReplicas": 10**6}
 
 
 class Failure(Enum):
@@ -29,9 +28,7 @@ class Failure(Enum):
     CUT = "the connection breaks"
     HALF = "the connection breaks in the middle of the answer"
     NO_JSON = "a page of another server"
-    NO_ANSWER = "JSON that is no answer"
     OTHERS = "the answer to another request"
-    OVERDRAWN = "a million cards for server S"
     NOBODY = "nothing for anybody, without a reason"
     BROKEN = "HTTP 500"
     REFUSED = "HTTP 404 with a message"
@@ -257,9 +254,7 @@ class Handler(BaseHTTPRequestHandler):
     def _fail(self, failure: Failure) -> None:
         answers = {
             Failure.NO_JSON: (200, "<html>welcome</html>"),
-            Failure.NO_ANSWER: (200, json.dumps({"allocations": {"x": [1, 2]}})),
             Failure.OTHERS: (200, json.dumps({"allocations": {"stranger": {"numReplicas": 1}}})),
-            Failure.OVERDRAWN: (200, json.dumps({"allocations": {"S": MILLION}})),
             Failure.NOBODY: (200, json.dumps({"allocations": {}})),
             Failure.BROKEN: (500, ""),
             Failure.REFUSED: (404, json.dumps({"message": "optimization error: no luck"})),

@@ -48,18 +48,6 @@ def held(make: Make, users: str, deployment_cluster: Cluster) -> Iterator[Scene]
     assert deployment_cluster.cluster_wide_objects() == before
 
 
-def test_deploy_runs_the_image_asked_for_and_undeploy_ends_it(
-    make: Make, held: Scene, deployment_cluster: Cluster
-) -> None:
-    deployment = held.control_plane.get("deployment", "inferno-operator", NAMESPACE)
-
-    assert [c["image"] for c in deployment["spec"]["template"]["spec"]["containers"]] == [IMAGE]
-    refusal = deployment_cluster.refusal(Pod(deployment, {}), hostNetwork=True)
-    assert "violates PodSecurity" in refusal
-
-    make("undeploy", "OVERLAY=stateful")
-
-
 @pytest.mark.extended
 def test_definitions_can_come_first_and_go_first(make: Make, held: Scene) -> None:
     make("install")
@@ -133,11 +121,16 @@ def described(definition: Manifest) -> str:
     return text
 
 
-def test_undeploy_ends_beside_an_operator_that_runs_elsewhere(
+def test_undeploy_ends_what_was_deployed_beside_an_operator_that_runs_elsewhere(
     make: Make, held: Scene, deployment_cluster: Cluster, tmp_path: Path
 ) -> None:
     """Stateful with a remote optimizer, it gives objects its finalizer again and again."""
     control_plane = held.control_plane
+    deployment = control_plane.get("deployment", "inferno-operator", NAMESPACE)
+    assert [c["image"] for c in deployment["spec"]["template"]["spec"]["containers"]] == [IMAGE]
+    refusal = deployment_cluster.refusal(Pod(deployment, {}), hostNetwork=True)
+    assert "violates PodSecurity" in refusal
+
     with mode_called("stateful-remote", control_plane.processes) as mode:
         elsewhere = held.start_operator(tmp_path.name, **mode.environment)
         held.wait_until_held(mode)

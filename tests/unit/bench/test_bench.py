@@ -79,7 +79,7 @@ def test_a_case_that_breaks_says_why() -> None:
 def test_a_case_is_measured_in_a_process_of_its_own() -> None:
     numbers = measure(Case("request", {"servers": 10, "accelerators": 3})).numbers
 
-    assert 0 < numbers["seconds"] < 10
+    assert numbers["seconds"] > 0
     assert 10 < numbers["mib"] < 1000
 
 

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engines.engine import Engine
-from tests.engines.fleet import Fleet, Scrapes, Server, Settings
+from tests.engines.fleet import Fleet, Server, Settings
 from tests.engines.prometheus import Target
 from tests.engines.workload import Fixed, Workload
 
@@ -59,17 +58,6 @@ def completions(target: Target) -> float:
     )
 
 
-def test_each_replica_is_a_target_with_the_labels_of_its_pod(fleet: Fleet, server: Server) -> None:
-    fleet.add("code", SETTINGS, replicas=1, rate=1.0)
-
-    assert len(server.pods) == 2
-    assert [dict(target.labels) for target in fleet.targets()] == [
-        {"namespace": "prod", "pod": "chat-0"},
-        {"namespace": "prod", "pod": "chat-1"},
-        {"namespace": "prod", "pod": "code-0"},
-    ]
-
-
 def test_time_passes_between_scrapes(fleet: Fleet, server: Server, clock: Clock) -> None:
     target, _ = fleet.targets()
     first = completions(target)
@@ -107,52 +95,6 @@ def test_the_same_seed_gives_the_same_numbers(clock: Clock) -> None:
 
     assert pages[0] == pages[1]
     assert pages[0][0] != pages[0][1]
-
-
-def test_a_new_replica_shares_the_load_and_a_removed_one_is_no_target(
-    fleet: Fleet, server: Server, clock: Clock
-) -> None:
-    server.start("chat-2")
-    server.remove("chat-0")
-    clock.now += 500.0
-
-    targets = fleet.targets()
-
-    assert [target.labels["pod"] for target in targets] == ["chat-1", "chat-2"]
-    assert [completions(target) for target in targets] == pytest.approx([1000, 1000], rel=0.15)
-
-
-def test_a_fault_of_scrapes_leaves_the_replica_as_it_is(
-    fleet: Fleet, server: Server, clock: Clock
-) -> None:
-    target, _ = fleet.targets()
-    server.set_scrapes(Scrapes.REFUSED, "chat-0")
-    refused = get(target).status_code
-    clock.now += 100.0
-    server.set_scrapes(Scrapes.HANGING, "chat-0")
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.get(target.url, timeout=0.2)
-    with ThreadPoolExecutor() as threads:
-        hanging = threads.submit(completions, target)
-        server.set_scrapes(Scrapes.ANSWERED, "chat-0")
-
-        assert refused == 503
-        assert hanging.result() == pytest.approx(200, rel=0.2)
-
-
-def test_a_killed_replica_leaves_its_load_to_others_and_one_that_restarts_counts_from_zero(
-    fleet: Fleet, server: Server, clock: Clock
-) -> None:
-    server.kill("chat-0")
-    clock.now += 500.0
-    killed, other = fleet.targets()
-
-    with pytest.raises(httpx.RemoteProtocolError):
-        get(killed)
-    assert completions(other) == pytest.approx(4.0 * 500, rel=0.1)
-    server.restart("chat-0")
-    assert completions(killed) == 0
-    assert server.truth(0.0, 500.0).arrival_rate == pytest.approx(4.0, rel=0.15)
 
 
 def test_a_fleet_can_be_faster_than_the_clock(clock: Clock) -> None:

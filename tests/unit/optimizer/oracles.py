@@ -170,10 +170,6 @@ class Replica:
         """Whether both targets hold at a rate of arrivals."""
         return self.holds(self.queue(arrival_rate), itl_ms, wait_ms)
 
-    def highest_rate(self, itl_ms: float = 0, wait_ms: float = 0, tps: float = 0) -> float:
-        """Find it by bisection; 0 where even the lowest rate misses a target."""
-        return highest_rate(self, lambda queue: self.holds(queue, itl_ms, wait_ms), tps > 0)
-
 
 @dataclass(frozen=True)
 class PrefillReplica:

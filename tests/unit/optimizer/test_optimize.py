@@ -206,9 +206,9 @@ def test_the_clock_that_is_given_measures_the_seconds() -> None:
     assert certificate.seconds == 21
 
 
-def large(seed: int, options: Options) -> System:
+def large(seed: int, options: Options, servers: int = 40) -> System:
     """A fleet that wants twice the cards that there are."""
-    return replace(decode_system(fleet(40, 8, seed=seed, demand=2)), options=options)
+    return replace(decode_system(fleet(servers, 8, seed=seed, demand=2)), options=options)
 
 
 def answer(system: System) -> dict[str, Any]:
@@ -256,7 +256,7 @@ def test_the_order_of_servers_that_tie_never_matters(solver: Options) -> None:
 PRINT_ANSWER = """
 import json
 from tests.unit.optimizer.test_optimize import SOLVERS, answer, large
-print(json.dumps([answer(large(5, solver.values[0])) for solver in SOLVERS]))
+print(json.dumps([answer(large(5, solver.values[0], 15)) for solver in SOLVERS]))
 """
 
 
@@ -275,16 +275,6 @@ def test_every_process_gives_the_same_answer() -> None:
 
     assert printed[0] == printed[1]
     assert json.loads(printed[0])[0]["allocations"]
-
-
-def test_a_thousand_servers_are_decided_for() -> None:
-    system = decode_system(fleet(1000, 20, seed=1, demand=2))
-
-    solution = optimize(system)
-
-    assert len(solution.decisions) == 1000
-    reasons = {decision.reason for decision in solution.decisions}
-    assert reasons <= {Reason.ALLOCATED, Reason.NO_CAPACITY, Reason.UNATTAINABLE_SLO}
 
 
 @pytest.mark.parametrize("milp", [False, True])
@@ -343,61 +333,3 @@ def test_the_least_replicas_of_a_class_are_those_of_each_of_its_servers(
     assert found["idle"][1] == max(of_class, own)
     assert outcome(system.with_least_replicas()) == found
     assert decode_system(encode_system(system)).classes == system.classes
-
-
-# The published small sample, with the answers that the original gave for it
-
-
-SAMPLE = Path(__file__).parents[2] / "data" / "systems" / "small.json"
-PREMIUM, FREE = "Premium-granite-13b", "Free-granite-13b"
-
-
-def sample() -> System:
-    system = decode_system(json.loads(SAMPLE.read_text()))
-    return replace(system, options=Options(unlimited=True))
-
-
-def premium_at(cost: float) -> System:
-    """The sample with another current cost of the premium server."""
-    system = sample()
-    servers = (
-        replace(s, current=replace(s.current, cost=cost)) if s.name == PREMIUM else s
-        for s in system.servers
-    )
-    return replace(system, servers=tuple(servers))
-
-
-def test_the_sample_is_the_published_one() -> None:
-    current = {server.name: server.current for server in sample().servers}
-    premium, free = current[PREMIUM], current[FREE]
-
-    assert (premium.accelerator, premium.replicas, premium.cost) == ("A100", 4, 160)
-    assert (free.accelerator, free.replicas, free.cost) == ("G2", 8, 200)
-    assert (premium.load.arrival_rate, premium.load.tokens_per_request) == (40, 1024)
-    assert (free.load.arrival_rate, free.load.tokens_per_request) == (80, 512)
-
-
-def numbers(allocation: Allocation) -> tuple[str, int, float, int]:
-    return (
-        allocation.accelerator,
-        allocation.replicas,
-        allocation.cost,
-        allocation.max_batch_size,
-    )
-
-
-def test_both_servers_are_moved_to_few_cheap_cards() -> None:
-    plan = optimize(sample()).allocations
-
-    assert numbers(plan[PREMIUM]) == ("G2", 2, 50, 19)
-    assert numbers(plan[FREE]) == ("G2", 1, 25, 38)
-    assert plan[PREMIUM].itl_ms == pytest.approx(19.79, abs=5e-3)
-    assert plan[FREE].itl_ms == pytest.approx(22.78, abs=5e-3)
-
-
-def test_a_high_current_cost_makes_moving_too_dear() -> None:
-    premium = optimize(premium_at(1600)).allocations[PREMIUM]
-
-    assert numbers(premium) == ("A100", 2, 80, 16)
-    assert premium.itl_ms == pytest.approx(24.40, abs=5e-3)
-    assert premium.wait_ms == pytest.approx(84.95, abs=5e-3)

@@ -327,46 +327,28 @@ CULPRIT = {Key("team-3", "bad")}
         pytest.param(UnavailableError("http://p: no answer within 10 s"), id="too slow"),
     ],
 )
-async def test_a_server_that_makes_queries_fail_is_left_out_by_name_and_the_others_are_measured(
+async def test_a_server_that_makes_queries_fail_is_left_out_by_name_until_it_no_longer_fails(
     table: Table, error: Exception
 ) -> None:
     measures = with_a_culprit(table)
     table.failing = {"culprit": error}
     asking = survey(table)
+    left_out = {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
 
     first = await asking.ask(measures)
 
-    assert by_quality(first) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+    assert by_quality(first) == left_out
     (bad,) = (judged_one(first[place]) for place in CULPRIT)
     assert bad.message.startswith("this Server is left out of shared queries for 10 measurements")
     assert bad.message.endswith(str(error))
     assert "\n" not in bad.message
-
-
-async def test_a_server_that_is_left_out_costs_the_next_surveys_nothing(table: Table) -> None:
-    measures = with_a_culprit(table)
-    table.failing = {"culprit": RefusedError("HTTP 422: many-to-many matching")}
-    asking = survey(table)
-    await asking.ask(measures)
-
     for _ in range(8):
         table.asked.clear()
-        results = await asking.ask(measures)
-
-        assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+        assert by_quality(await asking.ask(measures)) == left_out
         assert len(table.asked) <= QUERIES
 
-
-async def test_a_server_that_was_left_out_is_measured_again_when_it_no_longer_fails(
-    table: Table,
-) -> None:
-    measures = with_a_culprit(table)
-    table.failing = {"culprit": RefusedError("HTTP 422: many-to-many matching")}
-    asking = survey(table)
-    await asking.ask(measures)
     table.failing = {}
     table.serve("culprit", "team-3", delta={"0": 1.0}, count_over_time=ALIVE)
-
     for _ in range(10):
         results = await asking.ask(measures)
 
@@ -385,26 +367,27 @@ async def test_slow_answers_about_some_servers_accuse_nobody_who_is_answered_alo
         assert "Refused" not in by_quality(await asking.ask(measures))
 
 
-async def test_two_series_of_a_server_leave_out_that_server_and_no_other(table: Table) -> None:
+@pytest.mark.parametrize(
+    ("running", "twice", "told"),
+    [
+        (1.0, True, "has several series, where one was expected"),
+        (-1.0, False, ""),
+        (1e308, False, ""),
+    ],
+)
+async def test_series_that_cannot_be_leave_out_their_server_and_no_other(
+    table: Table, running: float, twice: bool, told: str
+) -> None:
     measures = with_a_culprit(table)
-    table.serve("culprit", "team-3", delta={"0": 4.0}, count_over_time=ALIVE)
-    table.twice = {("culprit", "team-3")}
+    parts = {**ALIVE, "running": running}
+    table.serve("culprit", "team-3", delta={"0": 4.0}, count_over_time=parts)
+    table.twice = {("culprit", "team-3")} if twice else set()
 
     results = await survey(table).ask(measures)
 
     assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
     (bad,) = (judged_one(results[place]) for place in CULPRIT)
-    assert "has several series, where one was expected" in bad.message
-
-
-@pytest.mark.parametrize("value", [-1.0, 1e308])
-async def test_a_number_that_cannot_be_leaves_out_its_server(table: Table, value: float) -> None:
-    measures = with_a_culprit(table)
-    table.serve("culprit", "team-3", count_over_time={**ALIVE, "running": value})
-
-    results = await survey(table).ask(measures)
-
-    assert by_quality(results) == {"Fresh": measures.keys() - CULPRIT, "Refused": CULPRIT}
+    assert told in bad.message
 
 
 async def test_a_prometheus_that_refuses_everything_is_not_asked_about_ever_smaller_groups(

@@ -28,7 +28,7 @@ from tests.unit.optimizer.systems import Demand, accelerators, one_server, syste
 
 
 def busy_fleet() -> System:
-    return replace(decode_system(fleet(60, 20, seed=8, demand=1)), options=Options(unlimited=True))
+    return replace(decode_system(fleet(24, 20, seed=8, demand=1)), options=Options(unlimited=True))
 
 
 def test_the_first_option_is_what_an_unlimited_plan_takes() -> None:

@@ -57,25 +57,10 @@ def numbers(queue: Queue) -> tuple[float, float, float]:
     return queue.throughput, queue.in_service, queue.waiting
 
 
-@pytest.mark.parametrize("limit", [1, 2, 11, 200])
-@pytest.mark.parametrize("load", ["1/100", "1/2", "99/100", "1", "101/100", "7"])
-def test_one_request_at_a_time_is_the_textbook_queue_mm1k(load: str, limit: int) -> None:
-    rho = Fraction(load)
-    p = [rho**n / sum(rho**i for i in range(limit + 1)) for n in range(limit + 1)]
-    in_service = 1 - p[0]
-    in_system = sum(n * p[n] for n in range(limit + 1))
-    mu = Fraction(1, 8)
-
-    found = solve([float(rho * mu)], [float(1 / mu)], limit)[0]
-
-    assert numbers(found) == pytest.approx(
-        (float(rho * mu * (1 - p[limit])), float(in_service), float(in_system - in_service)),
-        rel=PRECISION,
-    )
-
-
 @pytest.mark.parametrize("load", ["1/3", "9/10", "1", "3/2", "20"])
-@pytest.mark.parametrize(("servers", "limit"), [(2, 2), (5, 9), (16, 16), (17, 40), (40, 90)])
+@pytest.mark.parametrize(
+    ("servers", "limit"), [(1, 1), (1, 11), (1, 200), (2, 2), (5, 9), (16, 16), (17, 40), (40, 90)]
+)
 def test_proportional_rates_are_the_textbook_queue_mmck(
     servers: int, limit: int, load: str
 ) -> None:
@@ -157,13 +142,6 @@ def test_very_large_batches_stay_finite(batch: int) -> None:
         assert np.isfinite([*numbers(queue), queue.service_ms, queue.wait_ms]).all()
         assert queue.throughput <= min(share, 1) / intervals[-1] * (1 + 1e-9)
         assert 0 <= queue.in_service <= batch * (1 + 1e-9)
-
-
-def test_littles_law_holds_for_both_parts_of_the_stay() -> None:
-    found = averages(np.array([0.9]), np.array([1]), np.array([30]), table_of([1.0]))
-
-    assert found.service_ms * found.throughput == pytest.approx(found.in_service)
-    assert found.wait_ms * found.throughput == pytest.approx(found.waiting)
 
 
 def test_a_queue_has_the_same_answer_alone_and_among_thousands() -> None:

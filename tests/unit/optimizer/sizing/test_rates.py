@@ -1,4 +1,4 @@
-"""The highest rate of a replica, against bisection in plain Python and published numbers."""
+"""The highest rate of a replica, against its queue in plain Python and published numbers."""
 
 import math
 from collections.abc import Sequence
@@ -25,11 +25,8 @@ from inferno_optimizer.system import (
     Target,
 )
 from tests.examples import several
-from tests.tiers import extended
-from tests.unit.optimizer.oracles import Replica, share_waiting_longer
+from tests.unit.optimizer.oracles import Replica
 from tests.unit.optimizer.systems import one_server
-
-MINUTE = 60_000
 
 
 @dataclass(frozen=True)
@@ -40,10 +37,6 @@ class Asked:
     itl: float = 0.0
     wait: float = 0.0
     tps: float = 0.0
-
-    @property
-    def expected(self) -> float:
-        return self.replica.highest_rate(self.itl, self.wait, self.tps)
 
 
 def rates(asked: Sequence[Asked]) -> list[float]:
@@ -92,23 +85,6 @@ def targets_of(replica: Replica) -> st.SearchStrategy[Asked]:
         wait=st.just(0.0) | st.floats(1e-6, 3).map(lambda share: share * longest),
         tps=st.sampled_from([0.0, 100.0]),
     )
-
-
-@pytest.mark.parametrize("batch", [2, 17, *extended(3, 8, 40)])
-@pytest.mark.parametrize("tokens", [1, 512])
-@pytest.mark.parametrize(
-    ("itl_share", "wait_share"),
-    [(0.2, 0), (0.5, 0), (0.99, 0), (0, 1e-4), (0, 0.1), (0, 2.0), (0.5, 0.1), (0.9, 1e-3)],
-)
-def test_the_highest_rate_is_that_of_bisection(
-    batch: int, tokens: int, itl_share: float, wait_share: float
-) -> None:
-    replica = Replica(17.15, 0.34, batch, tokens)
-    slowest = replica.alpha + replica.beta * batch
-    itl = itl_share and replica.alpha + replica.beta * (1 + itl_share * (batch - 1))
-    asked = Asked(replica, itl, wait_share * slowest * tokens)
-
-    assert rates([asked]) == pytest.approx([asked.expected], rel=1e-6)
 
 
 @several(40)
@@ -206,25 +182,6 @@ def test_the_example_has_its_published_numbers(
     assert example.max_rate == pytest.approx(max_rate, rel=5e-6)
     assert example.itl_ms == pytest.approx(itl_ms, abs=1e-4)
     assert example.wait_ms == pytest.approx(wait_ms, abs=1e-6, rel=1e-4)
-
-
-def test_reported_latencies_are_those_of_the_queue_under_its_share_of_the_load() -> None:
-    option = example(1000)
-    queue = Replica(17.15, 0.34, 38, 512).queue(1000 / option.replicas / MINUTE)
-
-    assert option.itl_ms == pytest.approx(queue.service_ms / 512)
-    assert option.wait_ms == pytest.approx(queue.wait_ms)
-
-
-@pytest.mark.parametrize("percent", [50.0, 95.0, 99.9])
-def test_a_percentile_of_the_wait_is_the_one_of_the_queue(percent: float) -> None:
-    replica, limit = Replica(17.15, 0.34, 8, 512), 3000.0
-
-    rate = rate_within(replica, Target(wait_ms=limit, wait_percentile=percent))
-
-    times = [1 / replica.rate(n) for n in range(1, 9)]
-    beyond = share_waiting_longer(rate, times, replica.limit, limit)
-    assert beyond == pytest.approx(1 - percent / 100, rel=1e-6)
 
 
 def test_the_time_to_first_token_of_the_first_generation_is_the_wait_and_an_iteration() -> None:

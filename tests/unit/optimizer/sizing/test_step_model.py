@@ -1,6 +1,7 @@
 """Predictions of generation 4 against a real GPU, and the laws that every prediction obeys."""
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -8,13 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from inferno_optimizer.sizing.clients import POINTS, client_rates
 from inferno_optimizer.sizing.latencies import Latencies
 from inferno_optimizer.sizing.limits import TargetLimits
+from inferno_optimizer.sizing.octaves import LogRatios, last_likely, sums_up_to
 from inferno_optimizer.sizing.performance import Requests
-from inferno_optimizer.sizing.queueing import FloatArray
+from inferno_optimizer.sizing.queueing import FloatArray, IntArray
 from inferno_optimizer.sizing.rates import highest_rate, size
 from inferno_optimizer.sizing.replicas import Replicas
+from inferno_optimizer.sizing.spread import Spread
 from inferno_optimizer.sizing.step_model import StepModel
+from inferno_optimizer.sizing.waiting import delay_percentile, log_delay_tail, wait_percentile
 from inferno_optimizer.system import StepParameters, Target
 from tests.h100.limits import ONE_SHAPE, Limit, limits
 from tests.h100.runs import (
@@ -306,3 +311,174 @@ def test_arrivals_like_clockwork_wait_no_longer_than_random_ones(percentile: flo
         found = [latencies_at(model, rate, percentile)[1] for model in (regular, random)]
         assert np.isfinite(found).all()
         assert (found[0] <= 1.01 * found[1]).all()
+
+
+# The rate of clients that wait for their answers, against closed forms; and what it costs
+
+
+OTHERS = np.array([1.0, 3.0, 15.0, 127.0])
+
+
+@pytest.mark.parametrize("prompt_ms", [0.0, 0.01, 3.0, 400.0])
+def test_the_rate_of_clients_whose_prompts_stop_all_others_is_that_of_the_closed_form(
+    prompt_ms: float,
+) -> None:
+    """S = 1000 / (1 - x w), so that x = n / (1000 + n w)."""
+    computed: list[FloatArray] = []
+
+    def stay_ms(rate: FloatArray) -> FloatArray:
+        computed.append(rate)
+        return 1000.0 / (1.0 - rate * prompt_ms)
+
+    pole = np.full(4, 1.0 / max(prompt_ms, 1e-100))
+    rates, known = client_rates(stay_ms, OTHERS, np.full(4, 1000.0), pole)
+
+    assert known.all()
+    assert rates == pytest.approx(OTHERS / (1000.0 + OTHERS * prompt_ms), rel=1e-14)
+    assert len(computed) == POINTS
+
+
+def test_clients_whose_stay_jumps_where_they_meet_are_not_known() -> None:
+    def stay_ms(rate: FloatArray) -> FloatArray:
+        return np.where(rate > 0.01, 200.0, 50.0)
+
+    _, known = client_rates(stay_ms, np.ones(1), np.full(1, 50.0), np.full(1, 1.0))
+
+    assert not known.any()
+
+
+def test_a_full_batch_is_as_many_clients_as_it_has_places() -> None:
+    model = wild(400)
+    batch = model.batch.astype(np.float64)
+
+    stay = model.full_stay_ms(batch)
+
+    rate = (batch - 1.0) / stay
+    some = (batch > 1) & (rate < 0.9 / np.maximum(model.prefill_ms, 1e-100))
+    assert some.sum() > 200
+    assert model.stay_of_clients_ms(batch, rate)[some] == pytest.approx(stay[some], rel=1e-8)
+
+
+# Sums over the likely states of a chain, against sums over all of them
+
+
+DEEP, FLAT, FULL = (-3.0, 3.0), (-0.02, 0.0), (0.0, 0.7)
+"""How fast the ratios of chains rise or fall."""
+
+
+def every_state(batch: int, ratios: FloatArray) -> tuple[float, float, float]:
+    """The sum of n p(n), and p(N), divided by the sum of p(n); and how exact they are."""
+    level = np.append(0.0, np.cumsum(ratios))
+    weights = np.exp(level - level.max())
+    return (
+        float(np.arange(batch + 1) @ weights / weights.sum()),
+        float(weights[-1] / weights.sum()),
+        float(1e-12 * np.abs(ratios).sum() + 1e-13),
+    )
+
+
+def in_ln_n(slopes: FloatArray, offsets: FloatArray) -> LogRatios:
+    """Ratios whose logarithm is a cubic function of ln n, which an octave interpolates exactly."""
+
+    def log_ratios(rows: slice, states: FloatArray) -> FloatArray:
+        x = np.log(states) / np.log(65536.0)
+        return np.asarray(offsets[rows] + slopes[rows] * (x - 2.0 * x**2 + 0.5 * x**3))
+
+    return log_ratios
+
+
+@pytest.mark.parametrize("span", [DEEP, FLAT, FULL], ids=["deep", "flat", "full"])
+def test_likely_states_have_the_sums_of_all_states(span: tuple[float, float]) -> None:
+    random = np.random.default_rng(7)
+    batch = np.sort(np.exp(random.uniform(0, np.log(20_000), 200)).astype(np.int64))[::-1]
+    slopes, offsets = random.uniform(*span, (2, 200))
+    log_ratios = in_ln_n(slopes, offsets)
+
+    last = last_likely(batch, log_ratios)
+    order = np.argsort(-last, kind="stable")
+    total, moment, full = sums_up_to(last[order], in_ln_n(slopes[order], offsets[order]))
+
+    for row, (whole, most) in enumerate(
+        zip(batch[order].tolist(), last[order].tolist(), strict=True)
+    ):
+        states = np.arange(1.0, whole + 1.0)[:, None]
+        mean, at_end, exact = every_state(
+            whole, log_ratios(slice(order[row], order[row] + 1), states)[:, 0]
+        )
+        assert moment[row] / total[row] == pytest.approx(mean, rel=exact, abs=1e-20)
+        found = full[row] / total[row] if most == whole else 0.0
+        assert found == pytest.approx(at_end, rel=exact, abs=1e-20)
+
+
+def test_states_are_left_out_only_where_they_do_not_matter_in_the_step_model() -> None:
+    model = wild(1000)
+    for share in (0.01, 0.5, 0.9, 0.999, 3.0):
+        rate = share * model.batch / model.full_ms
+        whole = model.averages_up_to(model.batch, rate)
+
+        found = model.averages(rate)
+
+        assert found.in_service == pytest.approx(whole.in_service, rel=1e-12)
+        assert found.waiting == pytest.approx(whole.waiting, rel=1e-9, abs=1e-20)
+
+
+# Percentiles of a wait and what varies after it, against their own tail; and what they cost
+
+
+LOADS = [1e-3, 0.5, 0.9, 0.99, 1.5]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A spread that counts the queues whose tails are computed."""
+
+    spread: Spread
+    tails: list[int]
+
+    def take(self, rows: IntArray) -> "Counted":
+        """Some of the rows, which are counted too."""
+        return Counted(self.spread.take(rows), self.tails)
+
+    def tail(self, beyond_ms: FloatArray) -> FloatArray:
+        """The tail of the spread, counted."""
+        self.tails.append(len(beyond_ms))
+        return self.spread.tail(beyond_ms)
+
+    def quantile(self, share: FloatArray) -> FloatArray:
+        """That of the spread, which needs no tail."""
+        return self.spread.quantile(share)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9, 0.99, 0.99999])
+@pytest.mark.parametrize("load", LOADS)
+def test_so_many_requests_are_within_a_percentile_and_fewer_within_any_less(
+    load: float, share: float
+) -> None:
+    model = wild(300)
+    queue = model.averages(load * model.batch / model.full_ms)
+    mean, spread = model.first_token_ms(queue), model.first_token_spread(queue)
+    shares = np.full(300, share)
+
+    found = delay_percentile(queue, mean, spread, shares, wait_percentile(queue, shares))
+
+    beyond, before = (
+        np.exp(log_delay_tail(queue, mean, spread, found * factor)) for factor in (1.0, 1.0 - 1e-6)
+    )
+    assert (beyond <= (1.0 - share) * (1.0 + 1e-9)).all()
+    at_all = found > 1e-6 * mean  # a gamma distribution may have more requests below 0
+    assert (before >= (1.0 - share) * (1.0 - 1e-9))[at_all].all()
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_percentile_takes_a_few_tails(load: float) -> None:
+    """Two ends of a bracket, and a few between them."""
+    model = wild(300)
+    queue = model.averages(load * model.batch / model.full_ms)
+    mean, shares = model.first_token_ms(queue), np.full(300, 0.95)
+    counted = Counted(model.first_token_spread(queue), [])
+    waits = wait_percentile(queue, shares)
+
+    delay_percentile(queue, mean, cast("Spread", counted), shares, waits)
+
+    assert sum(counted.tails) <= 9 * 300
+    assert len(counted.tails) <= 20

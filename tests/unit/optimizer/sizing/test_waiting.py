@@ -117,13 +117,3 @@ def test_huge_queues_have_finite_percentiles(load: float, places: int) -> None:
     p90, p99 = percentile(found, 0.9), percentile(found, 0.99)
 
     assert 0 <= p90 <= p99 <= 1.01 * places
-
-
-def test_the_mean_is_the_area_under_the_tail() -> None:
-    found = queue(0.95, decode_times(8), 80)
-    mean = float(found.wait_ms[0])
-    times = np.linspace(0, 40 * mean, 2_001)
-
-    area = np.trapezoid([share_beyond(found, time) for time in times], times)
-
-    assert area == pytest.approx(mean, rel=1e-3)

@@ -110,10 +110,10 @@ async def test_in_a_cluster_every_address_is_listened_on() -> None:
     assert answer.status_code == 200
 
 
-FILES = 1_024
+FILES = 512
 """Files that the operator may open in the test."""
 
-HALF_REQUESTS = 4_000
+HALF_REQUESTS = 2 * FILES
 HALF = b"GET /healthz HTTP/1.1\r\nHost: operator\r\n"
 
 OPERATOR = f"""
@@ -135,7 +135,7 @@ asyncio.run(serve())
 
 
 @pytest.mark.slow
-def test_probes_are_answered_while_thousands_of_half_requests_are_open() -> None:
+def test_probes_are_answered_while_a_thousand_half_requests_are_open() -> None:
     with (
         subprocess.Popen(
             [sys.executable, "-c", OPERATOR],
@@ -151,7 +151,7 @@ def test_probes_are_answered_while_thousands_of_half_requests_are_open() -> None
         for number in range(HALF_REQUESTS):
             client = half_open.enter_context(socket.create_connection((app.LOOPBACK, port)))
             client.sendall(HALF)
-            if number % 1_000 == 0:
+            if number % 500 == 0:
                 assert_healthy(port)
         assert_healthy(port)
         operator.kill()
@@ -298,21 +298,6 @@ async def test_only_the_token_opens(authorization: str | bytes, token: Path) -> 
     assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
     assert TOKEN not in response.text
     assert (await ask_decision(URL, token, f"bearer {TOKEN}")).status_code == 200
-
-
-async def test_another_token_in_the_file_replaces_the_first(token: Path) -> None:
-    decisions = Decisions(decide, token)
-    async with (
-        app.serve(app.LOOPBACK, 0, (str, str), OperatorMetrics().page, decisions) as port,
-        httpx.AsyncClient(base_url=f"http://{app.LOOPBACK}:{port}", timeout=PATIENCE_S) as client,
-    ):
-        statuses = []
-        for written, shown in (("new", TOKEN), ("new", "new")):
-            write(token, written)
-            answer = await client.get(URL, headers={"Authorization": f"Bearer {shown}"})
-            statuses.append(answer.status_code)
-
-    assert statuses == [401, 200]
 
 
 @pytest.mark.parametrize(

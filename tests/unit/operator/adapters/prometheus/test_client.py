@@ -139,15 +139,6 @@ async def test_a_query_arrives_unchanged(server: PrometheusServer, expression: s
     assert asked.params == []
 
 
-async def test_a_query_of_the_past_has_its_time(server: PrometheusServer) -> None:
-    server.replies = [vector()]
-    async with connect(server.endpoint) as prometheus:
-        await prometheus.query(QUERY, 1767225600.25)
-
-    (asked,) = server.asked
-    assert asked.form == [("query", QUERY), ("time", "1767225600.250")]
-
-
 async def test_a_query_of_a_time_has_begin_end_and_step(server: PrometheusServer) -> None:
     metric = {"model_name": "granite"}
     values = [[TIME, "1.5"], [TIME + 60, "NaN"]]
@@ -190,18 +181,6 @@ async def test_an_answer_that_is_not_numbers_over_time_is_refused(
     async with connect(server.endpoint) as prometheus:
         with pytest.raises(RefusedError, match=problem):
             await prometheus.query_range(QUERY, TIME, TIME + 120, 60)
-
-
-async def test_names_of_metrics_are_asked_for_with_a_matcher(server: PrometheusServer) -> None:
-    matcher = '{namespace="a\\"b",model_name="x"}'
-    server.replies = [success(["vllm:b", "vllm:a"])]
-    async with connect(server.endpoint) as prometheus:
-        names = await prometheus.metric_names(matcher)
-
-    (asked,) = server.asked
-    assert names == ("vllm:a", "vllm:b")
-    assert (asked.method, asked.path) == ("GET", "/api/v1/label/__name__/values")
-    assert asked.params == [("match[]", matcher)]
 
 
 @pytest.mark.parametrize("prefix", ["/prometheus", "/select/0/prometheus/"])
@@ -263,13 +242,6 @@ async def test_values_that_are_no_numbers_are_passed_on(server: PrometheusServer
 
     assert math.isnan(nan)
     assert others == [math.inf, -math.inf, 1e-05]
-
-
-async def test_a_compressed_answer_is_read(server: PrometheusServer) -> None:
-    server.replies = [compressed(vector(UP))]
-
-    assert len((await query(server.endpoint)).samples) == 1
-    assert server.asked[0].headers["Accept-Encoding"] == "gzip"
 
 
 # Credentials
@@ -643,16 +615,6 @@ async def test_a_query_that_takes_too_long_is_tried_twice_and_given_up(
     # What was sent in time may be read later, on a busy machine.
     asked = await asyncio.to_thread(wait_until, lambda: len(server.asked), lambda n: n >= 2, "two")
     assert asked == 2
-
-
-async def test_nobody_there_is_an_error_that_may_pass(server: PrometheusServer) -> None:
-    with serving() as gone:
-        pass
-
-    problem = await failure(replace(server.endpoint, url=gone.url))
-
-    assert isinstance(problem, UnavailableError)
-    assert str(problem) == f"{gone.url}: Prometheus does not answer: connection refused"
 
 
 async def test_a_long_query_is_cut_in_messages(server: PrometheusServer) -> None:
