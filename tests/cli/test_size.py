@@ -127,7 +127,7 @@ def test_the_fleet_that_it_prints_is_planned_as_it_says(tmp_path: Path) -> None:
 
 def test_prefill_and_decode_are_apart_where_that_costs_less(tmp_path: Path) -> None:
     """Long prompts, and a tight inter-token latency."""
-    load = ("--rate", "3/s", "--input", "8000", "--output", "300", "--ttft", "2s", "--itl", "20ms")
+    load = ("--rate", "3/s", "--input", "8000", "--output", "300", "--ttft", "2s", "--itl", "30ms")
     file = tmp_path / "fleet.yaml"
     file.write_bytes(inferno("size", "Qwen3-32B", *load, "-o", "yaml").stdout)
 
@@ -136,7 +136,7 @@ def test_prefill_and_decode_are_apart_where_that_costs_less(tmp_path: Path) -> N
 
     assert apart["costPerHour"] < options("Qwen3-32B", *load)[0]["costPerHour"]
     assert apart["ttftMs"] <= 2000
-    assert apart["itlMs"] <= 20
+    assert apart["itlMs"] <= 30
     [given] = planned["allocations"].values()
     assert given["roles"].keys() == {"prefill", "decode"}
     assert given["cost"] == pytest.approx(100 * apart["costPerHour"])

@@ -8,8 +8,8 @@ import pytest
 
 from inferno_operator.cli.catalogue import read_catalogue, read_hardware
 from inferno_optimizer.calibration.roofline import EFFICIENCY
-from tests.published.judge import fit, judged, judged_unfitted, known_errors
-from tests.published.measured import DATA, points, unfitted_points
+from tests.published.judge import fit, judged, judged_recent, known_errors
+from tests.published.measured import DATA, points
 from tests.published.page import PAGE, page, tabulate_times
 from tests.reference.markdown import percent
 from tests.reference.shown import ROOT
@@ -42,18 +42,16 @@ def test_cards_that_count_as_measured_are_those_of_the_measurements() -> None:
 
 def test_every_time_is_beside_what_size_and_aiconfigurator_say_of_it() -> None:
     table = tabulate_times()
-    models = {point.entry.model for point in (*points(), *unfitted_points())}
-    on_several_cards = [one for one in judged_unfitted() if one.entry.several]
 
-    assert len(table.rows) == len(points()) + len(unfitted_points())
-    assert len(models) >= 8
-    assert all(one.aiconfigurator_errors.size for one in on_several_cards)
+    assert len(table.rows) == len(points())
+    assert len({one.entry.model for one in judged_recent()}) == 8
+    assert all(one.aiconfigurator_errors.size for one in judged_recent())
 
 
 def test_every_source_of_a_measurement_is_explained() -> None:
     explained = (DATA / "README.md").read_text(encoding="utf-8")
 
-    for point in (*points(), *unfitted_points()):
+    for point in points():
         assert f"| `{point.entry.source}` |" in explained
 
 

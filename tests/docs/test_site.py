@@ -226,7 +226,7 @@ def test_no_line_breaks_in_a_quantity_a_sum_or_a_name_but_commands_stay_as_they_
     distances = site.text("how-far-is-it-off.html")
     copied = re.findall(r"<pre.*?</pre>", studies, re.DOTALL)
 
-    assert "2 H200 -13&nbsp;%</td>" in estimates
+    assert "2 H200 -25&nbsp;%</td>" in estimates
     assert not re.search(r"<td[^>]*>[^<]*\d %", estimates)
     assert copied
     assert not any("&nbsp;" in text for text in copied)

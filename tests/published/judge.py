@@ -1,6 +1,6 @@
 """Fits the efficiency to measurements, and says what estimates of other models are off by."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 from inferno_operator.cli.catalogue import KnownError
 from inferno_optimizer.calibration.roofline import Efficiency
 from inferno_optimizer.sizing.queueing import FloatArray
-from tests.published.measured import Entry, Point, points, predicted, unfitted_points
+from tests.published.measured import Entry, Point, points, predicted, recent_points
 
 START = (0.8, 0.5, 0.02, 0.02, 0.01)
 LEAST, MOST = (0.05, 0.05, 1e-5, 1e-5, 1e-5), (1.0, 1.0, 10.0, 10.0, 10.0)
@@ -72,30 +72,21 @@ def errors(measured: Iterable[Point], efficiency: Efficiency) -> FloatArray:
 @cache
 def judged() -> tuple[Judged, ...]:
     """Every entry, with an efficiency that its model has no part in."""
-    return tuple(_judge(points()))
-
-
-@cache
-def judged_unfitted() -> tuple[Judged, ...]:
-    """The same of the entries that no efficiency is fitted to."""
-    return tuple(_judge(unfitted_points()))
-
-
-def _judge(measured: Iterable[Point]) -> Iterator[Judged]:
+    models = dict.fromkeys(point.entry.model for point in points())
+    without = {m: fit([p for p in points() if p.entry.model != m]) for m in models}
     groups: dict[Entry, list[Point]] = {}
-    for point in measured:
+    for point in points():
         groups.setdefault(point.entry, []).append(point)
-    for entry, own in groups.items():
-        yield Judged(entry, tuple(own), errors(own, _fit_without(entry.model)))
+    return tuple(
+        Judged(entry, tuple(own), errors(own, without[entry.model]))
+        for entry, own in groups.items()
+    )
 
 
-def _fit_without(model: str) -> Efficiency:
-    return _fit_others(tuple(point for point in points() if point.entry.model != model))
-
-
-@cache  # most models share all points
-def _fit_others(measured: tuple[Point, ...]) -> Efficiency:
-    return fit(measured)
+def judged_recent() -> tuple[Judged, ...]:
+    """The same of the entries of recent engines."""
+    recent = {point.entry for point in recent_points()}
+    return tuple(one for one in judged() if one.entry in recent)
 
 
 def known_errors() -> list[KnownError]:

@@ -65,14 +65,18 @@ class Point:
 
 @cache
 def points() -> tuple[Point, ...]:
-    """What the efficiency is fitted to."""
+    return (*early_points(), *recent_points())
+
+
+@cache
+def early_points() -> tuple[Point, ...]:
     return _read_points("times.csv")
 
 
 @cache
-def unfitted_points() -> tuple[Point, ...]:
-    """What it is not fitted to: engines of late 2025 and of 2026."""
-    return _read_points("unfitted.csv")
+def recent_points() -> tuple[Point, ...]:
+    """Those of engines of late 2025 and of 2026."""
+    return _read_points("recent.csv")
 
 
 def _read_points(name: str) -> tuple[Point, ...]:

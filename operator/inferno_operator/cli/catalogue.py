@@ -175,9 +175,8 @@ class KnownHardware(Part):
         )
 
     def error(self, *, experts: bool, several: bool) -> KnownError:
-        """What estimates of a kind are off by; of another number of cards if nothing is known."""
-        by_cards = {error.several: error for error in self.errors if error.experts == experts}
-        return by_cards.get(several) or by_cards[not several]
+        """What estimates of a kind are off by."""
+        return next(e for e in self.errors if (e.experts, e.several) == (experts, several))
 
 
 class KnownModel(Part):
@@ -303,14 +302,11 @@ class ModelEstimate:
     def warnings(self) -> Iterator[str]:
         """What a reader has to know of the figures, a line each."""
         yield "Estimated from data sheets, not measured: calibrate with `inferno calibrate`."
-        error, cards = self.error, self.wanted.cards
+        error = self.error
         yield (
             f"Expected error ({error.entries} published measurements of {error.kind}):"
             f" median {error.median} %, worst {error.largest} %."
         )
-        if error.several != (cards > 1):
-            place = "multi-GPU" if cards > 1 else "single-GPU"
-            yield f"There are no {place} measurements to check against."
 
     def data(self) -> Mapping[str, object]:
         """The figures, as a Model has them for an accelerator."""

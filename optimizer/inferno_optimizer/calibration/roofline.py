@@ -112,7 +112,7 @@ class Efficiency:
     request: float
 
 
-EFFICIENCY = Efficiency(0.793, 0.477, 0.0603, 0.097, 0.00435)
+EFFICIENCY = Efficiency(0.732, 0.526, 0.039, 0.0472, 0.03)
 """Fitted to published measurements by `python -m tests.published`."""
 
 
