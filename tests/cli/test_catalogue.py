@@ -258,7 +258,7 @@ def test_an_estimate_stays_an_estimate_in_all_that_is_made_of_it(tmp_path: Path)
     assert band in plan
     assert "the data of 1 server are estimated: calibrate" in plan
     assert band in options
-    assert f"(estimated: ±{data['errorPercent']}\N{NO-BREAK SPACE}%)" in page.read_text()
+    assert f"estimated: ±{data['errorPercent']}\N{NO-BREAK SPACE}%" in page.read_text()
 
 
 def test_published_figures_say_that_they_are() -> None:
