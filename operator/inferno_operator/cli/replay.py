@@ -84,8 +84,8 @@ class ReplaySettings(Part):
     `poisson`, policies see counts of random arrivals.
     """
 
-    step_seconds: Annotated[Number, Field(ge=options.MIN_STEP_S, le=options.MAX_STEP_S)] = 60
-    lead_time_seconds: Annotated[Number, Field(ge=0, le=options.MAX_LEAD_TIME_S)] = 120
+    step_seconds: Annotated[Number, Field(ge=options.MIN_STEP_S, le=options.MAX_STEP_S)] = 60.0
+    lead_time_seconds: Annotated[Number, Field(ge=0, le=options.MAX_LEAD_TIME_S)] = 120.0
     lead_time_cov: Annotated[Number, Field(ge=0, le=options.MAX_LEAD_TIME_COV)] = 0
     slower: Annotated[Number, Field(ge=options.MIN_SLOWER)] = 1
     error: Annotated[Number, Field(ge=0, le=options.MAX_ERROR)] = 0

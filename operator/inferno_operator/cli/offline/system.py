@@ -431,7 +431,7 @@ def list_doubts(
         *doubtful,
         *_find_unknown_running(catalogue),
         *_find_classes_without_target(catalogue),
-        *_find_reversed_priorities(catalogue.system),
+        *find_reversed_priorities(catalogue.system),
     ]
     place = partial(find_place, origins=origins)
     strange = [problem for problem in found if problem.reason != IMPLAUSIBLE]
@@ -445,7 +445,7 @@ def list_data_doubts(
     """Yield a line for each doubt about a document of SystemData; see `list_doubts`."""
     system = catalogue.system
     priorities = (priority_problem(c.name, c.priority) for c in system.classes)
-    strange = [*doubtful, *filter(None, priorities), *_find_reversed_priorities(system)]
+    strange = [*doubtful, *filter(None, priorities), *find_reversed_priorities(system)]
     yield from _list_strange(system, strange, lambda _: origin)
     costs = (cost_problem(a.name, a.cost, a.multiplicity) for a in system.accelerators)
     yield from _list_implausible(catalogue, filter(None, costs), lambda _: origin)
@@ -552,7 +552,7 @@ def _find_empty_models(resources: "Iterable[Resource]") -> Iterator[Problem]:
             yield Problem("model", model.spec.name, "data", message)
 
 
-def _find_reversed_priorities(system: System) -> Iterator[Problem]:
+def find_reversed_priorities(system: System) -> Iterator[Problem]:
     """The strictest class, if the stricter classes are, the less important they are.
 
     One is stricter than another if none of its targets of a model that both have is laxer.
@@ -560,23 +560,37 @@ def _find_reversed_priorities(system: System) -> Iterator[Problem]:
     found: list[tuple[ServiceClass, ServiceClass]] = []
     for strict, lax in permutations(system.classes[:CLASSES_COMPARED], 2):
         both = strict.targets.keys() & lax.targets.keys()
-        pairs = [(_limits(strict.targets[m]), _limits(lax.targets[m])) for m in both]
-        is_stricter = all(a <= b for s, x in pairs for a, b in zip(s, x, strict=True))
-        if any(s != x for s, x in pairs) and is_stricter:
-            if strict.priority <= lax.priority:
-                return
-            found.append((strict, lax))
+        pairs = [(strict.targets[m], lax.targets[m]) for m in both]
+        if not pairs or not all(_is_stricter(s, x) for s, x in pairs):
+            continue
+        if strict.effective_priority <= lax.effective_priority:
+            return
+        found.append((strict, lax))
     for strict, lax in found[:1]:
         message = (
-            f"{strict.priority} is served after {cut(lax.name)!r} with {lax.priority}, whose"
-            " targets are laxer; 1 is served first"
+            f"{strict.effective_priority} is served after {cut(lax.name)!r} with"
+            f" {lax.effective_priority}, whose targets are laxer; 1 is served first"
         )
         yield Problem("service class", strict.name, "priority", message)
 
 
+def _is_stricter(one: Target, other: Target) -> bool:
+    """Whether targets are not laxer in anything, and differ; of other percentiles it is unknown."""
+    if _percentiles(one) != _percentiles(other):
+        return False
+    limits = [*zip(_limits(one), _limits(other), strict=True)]
+    return all(a <= b for a, b in limits) and any(a < b for a, b in limits)
+
+
 def _limits(target: Target) -> tuple[float, ...]:
-    """The limits of a target [ms]; one that is not set is endless."""
-    return tuple(limit or math.inf for limit in (target.itl_ms, target.wait_ms, target.ttft_ms))
+    """The limits of a target [ms; s/token]; one that is not set is endless."""
+    least = target.tokens_per_second
+    limits = (target.itl_ms, target.wait_ms, target.ttft_ms, 1 / least if least else 0.0)
+    return tuple(limit or math.inf for limit in limits)
+
+
+def _percentiles(target: Target) -> tuple[float, ...]:
+    return target.wait_percentile, target.ttft_percentile, target.itl_percentile
 
 
 def _find_classes_without_target(catalogue: Catalogue) -> Iterator[Problem]:

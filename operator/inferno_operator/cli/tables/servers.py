@@ -635,10 +635,11 @@ def _format_left(latency: str, view: ServerView) -> str:
 
 def list_problems(seen: Overview) -> Iterator[str]:
     """Yield what is wrong and what to do about it, as sentences: Optimizers first, then Servers."""
+    nobody_asked = all(map(_is_waiting, seen.optimizers))
     for optimizer in seen.optimizers:
         if failure := describe_failure(optimizer):
             yield failure
-        elif _is_waiting(optimizer):
+        elif nobody_asked:
             yield f"Optimizer {optimizer.metadata.name}: {WAITING}"
     yield from group_notes((v.name, MISSES_NOTE) for v in seen.servers if v.state == MISSES)
     yield from list_notes(seen)

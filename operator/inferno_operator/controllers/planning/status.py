@@ -118,13 +118,15 @@ def report_rival(observation: Observation, rival: str) -> Update:
         " ignored: set spec.optimize of that one, or remove its spec.interval"
     )
     refusal = Verdict(READY, holds=False, reason="SeveralIntervals", message=message)
-    verdicts = (refusal, _find_last_verdict(observation))
-    return _build_update(observation, verdicts, done=_is_still_done(observation))
+    last = _find_last_verdict(observation)
+    if last.reason == NOT_REQUESTED:  # what would be refused is no advice
+        last = replace(last, message=message)
+    return _build_update(observation, (refusal, last), done=_is_still_done(observation))
 
 
 def _find_last_verdict(observation: Observation) -> Verdict:
     before = observation.status.condition(OPTIMIZED)
-    if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC):
+    if before is None or before.reason in ("Optimizing", Reason.INVALID_SPEC, NOT_REQUESTED):
         return UNASKED
     return Verdict.of(before)
 

@@ -168,7 +168,8 @@ class Update:
     def events(self) -> Iterator[Event]:
         """The events to emit: for new placements and reasons, new problems, and what is awaited."""
         verdict = self.main
-        news, waits = self.moves or _is_news(self.status, verdict), verdict.reason == NOT_REQUESTED
+        news = self.moves or _is_news(self.status, verdict)
+        waits = verdict.reason == NOT_REQUESTED and self.active
         if news and (verdict.type == ALLOCATED or verdict.holds is False or waits):
             is_fine = verdict.holds or waits
             severity: Literal["Normal", "Warning"] = "Normal" if is_fine else "Warning"

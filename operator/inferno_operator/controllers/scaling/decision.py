@@ -240,12 +240,13 @@ def _find_main(server: Server, placed: Sequence[PlacedReplicas]) -> PlacedReplic
 def _find_max_batch(server: Server, replicas: PlacedReplicas) -> int:
     """Return the batch size that was decided for the place of replicas, else the one before."""
     desired, current = server.spec.desired_alloc, server.spec.current_alloc
-    found = (
-        part.max_batch
-        for whole in (desired, current)
-        for role, part in (whole.parts_by_role if whole else ())
-        if (part.num_replicas or whole is current)
-        and role == replicas.role
-        and part.accelerator == replicas.accelerator != ""
-    )
-    return next(filter(None, found), 0)
+    wholes = [whole for whole in (desired, current) if whole]
+    parts: list[ReplicaAllocation]
+    if replicas.role is Role.BOTH:
+        every = [part for whole in wholes for part in whole.parts if part.num_replicas > 0]
+        every += filter(None, [current])
+        parts = [part for part in every if part.accelerator == replicas.accelerator != ""]
+    else:
+        roles = [whole.roles.by_place for whole in wholes if whole.roles]
+        parts = [each[replicas.place] for each in roles if replicas.place in each]
+    return next((part.max_batch for part in parts if part.max_batch), 0)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from urllib.parse import quote, urlencode
 
@@ -15,7 +16,6 @@ from inferno_operator.cli.tables.html import (
     Trend,
     build_table,
     drop_empty_columns,
-    no_trend,
 )
 from inferno_operator.cli.tables.table import (
     Part,
@@ -24,7 +24,7 @@ from inferno_operator.cli.tables.table import (
     find_main_table,
     order_rows,
 )
-from inferno_operator.pages.html import build_environment
+from inferno_operator.pages.html import KeyFigure, build_environment
 
 # The package with the templates and the style sheet that all pages share.
 PAGES = "inferno_operator.pages"
@@ -126,7 +126,7 @@ class Pages:
             namespace=self._namespace,
             navigation=NAVIGATION,
             count=len(unfiltered.rows) if unfiltered else 0,
-            figures=page.figures if unfiltered else (),
+            figures=page.figures if unfiltered or any(map(_says_some, page.figures)) else (),
             troubles=list(map(Note, page.troubles)),
             before=list(self._build_parts(page.before, None, query, page.trend)),
             parts=list(self._build_parts(parts, find_main_table(parts), query, page.trend)),
@@ -163,18 +163,16 @@ class Pages:
             if notes:
                 yield notes
             notes = []
-            if part is not None and part is main:
-                yield self._build_table(part, query, trend)
-            elif part is not None:
-                yield self._build_table(part, None)
+            if part is not None:
+                yield self._build_table(part, query, trend, is_main=part is main)
 
     def _build_table(
-        self, table: TextTable, query: PageQuery | None, trend: TrendOf = no_trend
+        self, table: TextTable, query: PageQuery, trend: TrendOf, *, is_main: bool
     ) -> Table:
         """Build a table; the main one has links that sort it, and not all rows at once."""
-        table = drop_empty_columns(table, ONE_MORE)
-        if query is None:
-            return build_table(table, self._money, link=_find_address)
+        table, link = drop_empty_columns(table, ONE_MORE), partial(_find_address, query)
+        if not is_main:
+            return build_table(table, self._money, link=link)
         count, excerpt = len(table.rows), None
         if count > ROWS:
             first = min(query.first_row, count - 1)
@@ -183,7 +181,7 @@ class Pages:
             after = query.address(**{"from": str(last)}) if last < count else ""
             excerpt = Excerpt(first, last, count, before, after)
             table = replace(table, rows=table.rows[first:last])
-        built = build_table(table, self._money, trend=trend, link=_find_address)
+        built = build_table(table, self._money, trend=trend, link=link)
         headings = [
             replace(cell, link=query.sorted_by(cell.key), order=query.order_of(cell.key))
             for cell in built.headings
@@ -191,10 +189,16 @@ class Pages:
         return replace(built, headings=headings, excerpt=excerpt)
 
 
-def _find_address(heading: str, text: str, row: str) -> str:
-    """Return the page of what a cell names, or of the plan with one more card."""
+def _says_some(figure: KeyFigure) -> bool:
+    """Whether a figure is more than the zero of a page without objects."""
+    return bool(figure.value.strip("-0. %"))
+
+
+def _find_address(query: PageQuery, heading: str, text: str, row: str) -> str:
+    """Return the page of what a cell names, or of the plan with one more card beside what if."""
     if heading == ONE_MORE:
-        return "/next?" + urlencode({"set": f"capacity.{row}+=1"})
+        what_if = [pair for pair in query.asked if pair[0] in ("optimizer", "set")]
+        return "/next?" + urlencode([*what_if, ("set", f"capacity.{row}+=1")])
     base = LINKS.get(heading) if text not in NOTHING else None
     return base + quote(text, safe="") if base else ""
 

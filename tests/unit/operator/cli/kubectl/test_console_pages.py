@@ -14,7 +14,7 @@ from datetime import timedelta
 from html import escape
 from math import ceil
 from statistics import median
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 import pytest
@@ -694,6 +694,7 @@ def test_a_comparison_says_where_both_plans_are(in_phases: list[Observation]) ->
     page = view_plan(at(in_phases), "fleet-1", "fleet-5")
 
     assert figures(page) == {"fleet-1": "Done", "fleet-5": "Superseded"}
+    assert '<dl class="figures">' in html(page)
 
 
 def test_the_fleet_counts_the_servers_of_each_class_that_miss_a_target(
@@ -1111,6 +1112,9 @@ def test_what_if_says_what_the_change_makes_different(seen: list[Observation]) -
     assert moved
     assert moved <= set(document["withoutChanges"]["different"])
     assert "What if: cost" not in figures(view_next_plan(at(seen), without, ()))
+    (change,) = changes
+    address = "/next?" + urlencode({"set": change})
+    assert f'href="{address}&amp;set=capacity.' in html(page, f"set={change}")
 
 
 @pytest.fixture(scope="module")

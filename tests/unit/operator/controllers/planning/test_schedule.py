@@ -190,6 +190,7 @@ async def test_a_second_interval_is_refused_by_a_condition() -> None:
     assert outcome.again_after == INTERVAL
     assert not solver.systems
     assert conditions(cluster, "young")["Ready"] == ("False", "SeveralIntervals")
+    assert not cluster.events  # what would be refused is no advice
 
     await reconciled(cluster, solver, key=Key("default", "old"))
     assert conditions(cluster, "old")["Ready"] == ("True", "Valid")

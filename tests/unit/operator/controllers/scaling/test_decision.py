@@ -243,6 +243,25 @@ def test_the_batch_is_that_of_the_decision_for_the_accelerator() -> None:
     assert build_current_alloc(decided, on(A=0, B=2), COSTS)["maxBatch"] == 0
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"numReplicas": 3, "maxBatch": 7, "mix": [
+            {"accelerator": "A", "numReplicas": 2}, {"accelerator": "B", "numReplicas": 1}
+        ]},
+        {"numReplicas": 3, "roles": {
+            "prefill": {"accelerator": "A", "numReplicas": 1, "maxBatch": 4},
+            "decode": {"accelerator": "A", "numReplicas": 2, "maxBatch": 7},
+        }},
+    ],
+    ids=["mix", "roles"],
+)  # fmt: skip
+def test_the_batch_of_the_whole_or_of_a_role_stays(before: dict[str, object]) -> None:
+    running = server(currentAlloc={"accelerator": "A", **before})
+
+    assert build_current_alloc(running, on(A=2, B=0), COSTS)["maxBatch"] == 7
+
+
 def test_a_server_that_tells_what_runs_is_left_alone() -> None:
     told = server(currentAlloc=objects.running(2, 2))
 
