@@ -96,9 +96,11 @@ cluster-test: $(READY) ## Run the tests on a real control plane
 .PHONY: soak
 soak: $(READY) ## Run many random systems and plans, with kills, and recorded days (120 min)
 	$(PYTEST) --soak tests/unit/optimizer/test_properties.py
-	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py tests/cluster/test_day.py \
+	$(BIN)/pytest --numprocesses 0 --soak -s tests/cluster/test_workloads.py \
+	  tests/cluster/test_remote_faults.py tests/cluster/test_day.py \
 	  tests/cluster/test_doubling.py tests/cluster/test_traces.py \
-	  -k "random_plans or nothing_is_left or doubles or recorded_days" $(ARGS)
+	  -k "random_plans or namespaces_do_not_wait or nothing_is_left or doubles or recorded_days" \
+	  $(ARGS)
 
 .PHONY: control-plane
 control-plane: $(READY) ## Find or build etcd, kube-apiserver and kubectl

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,11 +11,18 @@ import pytest
 
 from tests.cluster.scene import Manifest, Mode, Scene, condition, decided, environment_of, in_mode
 from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S, wait_until
 from tests.rest.serving import Served, serving
 from tests.rest_optimizer import Failure, RestOptimizer
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
+
+PATIENCE = 31
+"""How long the operators of these tests wait for an answer [s]."""
+
+SERIAL_SECONDS = 4 * PATIENCE
+"""What four namespaces take if each waits for the answer to the one before [s]."""
 
 
 @pytest.fixture
@@ -23,6 +30,17 @@ def rest() -> Iterator[RestOptimizer]:
     """An optimizer that fails when a test wants it to."""
     with RestOptimizer() as rest:
         yield rest
+
+
+@pytest.fixture
+def scenes(control_plane: ControlPlane, scene: Scene) -> Iterator[Sequence[Scene]]:
+    """The test's namespace, and three more."""
+    names = [f"{scene.namespace}-{number}" for number in range(3)]
+    for name in names:
+        control_plane.create_namespace(name)
+    yield scene, *(Scene(control_plane, name) for name in names)
+    for name in names:
+        control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
@@ -90,6 +108,24 @@ def test_an_optimizer_is_killed_during_a_solve_and_another_one_starts_empty(
     servers = scene.servers()
     assert decided(servers["premium-granite-13b"])[:2] == ("G2", 2)
     assert decided(servers["free-granite-13b"])[:2] == ("G2", 1)
+
+
+def test_an_optimizer_that_answers_garbage(
+    scene: Scene, operator: StartOperator, rest: RestOptimizer
+) -> None:
+    scene.apply_sample("small")
+    operator()
+    rest.failures = [Failure.NO_JSON] * 1000
+    scene.request("inferno")
+
+    told = optimized(scene.wait_until_failed("inferno"))
+    assert told["reason"] in ("SolverFailed", "Unavailable")
+    assert rest.url in told["message"]
+    assert_untouched(scene)
+
+    rest.failures = []
+    scene.wait_until_done("inferno")
+    assert_decided(scene)
 
 
 def test_an_optimizer_that_answers_slowly(
@@ -172,3 +208,28 @@ def test_an_object_goes_while_a_request_hangs(
     scene.kubectl("delete", "server", "free-granite-13b")
 
     assert rest.at_once == 1  # it still hangs: what is told of the deletion does not wait for it
+
+
+@pytest.mark.slow
+@pytest.mark.soak("it waits a minute, twice; for a part of it see test_remote.py")
+def test_namespaces_do_not_wait_one_after_the_other_for_an_optimizer_that_hangs(
+    scenes: Sequence[Scene], operator: StartOperator, rest: RestOptimizer
+) -> None:
+    for each in scenes:
+        each.apply_sample("small")
+    operator(
+        namespace=",".join(each.namespace for each in scenes),
+        environment={"INFERNO_SOLVER_TIME_LIMIT": str(PATIENCE - 30)},
+    )
+    rest.gate.clear()
+    for each in scenes:
+        each.request("inferno")
+
+    # The request that waited first takes its turn just when the patience of the others ends.
+    # One after the other, each would find the optimizer free and none would wait for a turn.
+    told = [
+        optimized(each.wait_until_failed("inferno", SERIAL_SECONDS))["message"] for each in scenes
+    ]
+
+    assert sum(f"no turn within {PATIENCE} s" in message for message in told) >= 2
+    assert all(rest.url in message for message in told)

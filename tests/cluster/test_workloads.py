@@ -1,5 +1,6 @@
 """Decisions reach Deployments, all Servers together, within the cards and without a gap."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -369,6 +370,31 @@ def test_a_number_set_by_hand_is_told_and_not_fought_over(
     assert fleet.scene.replicas()["s00-a"] == by_hand
 
 
+@pytest.mark.extended
+@pytest.mark.usefixtures("witness")
+def test_numbers_set_by_hand_while_a_plan_is_written_stay(
+    operator: StartOperator, fleet: Fleet
+) -> None:
+    """Whoever writes first: the operator's write is refused, or it is older."""
+    names = fleet.create(servers=10)
+    operator()
+    fleet.decide({name: {"A": 2} for name in names}, dict.fromkeys(names, 1))
+    actuated = dict.fromkeys(names, "Actuated")
+    wait_until(fleet.reasons, lambda told: told == actuated, "two replicas each")
+    deployments = [f"deployment/{name}-a" for name in names]
+    by_hand = threading.Thread(
+        target=fleet.scene.kubectl, args=("scale", *deployments, "--replicas=1")
+    )
+
+    by_hand.start()
+    fleet.decide({name: {"A": 3} for name in names}, dict.fromkeys(names, 1))
+    by_hand.join()
+
+    foreign = dict.fromkeys(names, "ForeignWriter")
+    wait_until(fleet.reasons, lambda told: told == foreign, "the writer")
+    assert {fleet.scene.replicas()[f"{name}-a"] for name in names} == {1}
+
+
 FULL: Plan = {"s00": {"A": 3}, "s01": {"B": 3}}
 SWAPPED: Plan = {"s00": {"B": 3}, "s01": {"A": 3}}
 SWAP_LOADS = {"s00": 2, "s01": 2}
@@ -405,6 +431,37 @@ def test_evictions_in_a_swap_of_full_pools_end_in_the_plan(
         wait_until(partial(fleet.is_done, SWAPPED), bool, "the swap")
 
     assert witness.broken == []
+
+
+@pytest.mark.extended
+def test_a_server_that_is_made_anew_in_another_namespace_starts_there_and_leaves_what_ran(
+    scene: Scene, other: Scene, operator: StartOperator
+) -> None:
+    here, there = Fleet(scene, {"A": 4, "B": 4}), Fleet(other, {"A": 4, "B": 4})
+    kubeconfig = scene.control_plane.kubeconfig
+    here.create(servers=2)
+    operator(namespace=None)
+    with (
+        running_pods(kubeconfig, scene.namespace, here.cards) as seen_here,
+        running_pods(kubeconfig, other.namespace, there.cards) as seen_there,
+    ):
+        first: Plan = {"s00": {"A": 2}, "s01": {"B": 1}}
+        here.decide(first, {"s00": 2, "s01": 1})
+        wait_until(partial(here.is_done, first), bool, "what runs here")
+        seen_here.need({"s00": 2, "s01": 1})
+        scene.kubectl("delete", "server", "s00")
+        there.create(servers=1)
+        then: Plan = {"s00": {"B": 3}}
+        there.decide(then, {"s00": 3})
+        wait_until(partial(there.is_done, then), bool, "what runs there")
+        scene.kubectl("scale", "deployment/s00-a", "--replicas=3")
+        left: Plan = {"s00": {"A": 3}, "s01": {"B": 1}}
+        wait_until(partial(here.is_done, left), bool, "what a person asked for")
+        seen_here.pause(NOTICE_S)
+
+        assert here.is_done(left)
+        assert (here.reasons(), there.reasons()) == ({"s01": "Actuated"}, {"s00": "Actuated"})
+        assert seen_here.broken + seen_there.broken == []
 
 
 def test_nothing_is_written_while_nothing_changes(
