@@ -161,6 +161,16 @@ def one_line(error: pytest.ExceptionInfo[InfernoError]) -> str:
     return text
 
 
+async def test_an_object_is_read_as_it_is(scene: Scene) -> None:
+    scene.create("Server")
+
+    manifest = await scene.api.get(SERVER, Key(scene.namespace, "x"))
+
+    assert manifest["kind"] == "Server"
+    assert manifest["spec"].items() >= SPECS["Server"].items()
+    assert manifest["metadata"]["generation"] == 1
+
+
 async def test_a_list_has_whole_objects_of_one_kind_and_namespace(scene: Scene) -> None:
     for kind in SPECS:
         scene.create(kind, "a")
@@ -173,6 +183,10 @@ async def test_a_list_has_whole_objects_of_one_kind_and_namespace(scene: Scene) 
         assert sorted(item["metadata"]["name"] for item in items) == ["a", "b"]
         assert kinds == {(API_VERSION, resource.kind)}
         assert all(item["metadata"]["namespace"] == scene.namespace for item in items)
+
+
+async def test_a_list_of_nothing_is_empty(scene: Scene) -> None:
+    assert not (await scene.api.list(SERVER, scene.namespace)).manifests
 
 
 async def test_an_applied_spec_leaves_the_fields_of_others_alone(scene: Scene) -> None:
@@ -485,6 +499,17 @@ async def test_an_event_is_what_kubectl_shows(scene: Scene) -> None:
     assert event["involvedObject"]["uid"] == server.uid
     assert event["eventTime"] == "2026-03-01T12:00:00.123456Z"
     assert event["reportingComponent"] == "inferno.platform.ai"
+
+
+async def test_an_event_is_described_with_its_object(scene: Scene) -> None:
+    server = scene.create("Server")
+
+    await scene.api.publish(Event(server, "Normal", "Allocated", "2 x A"))
+
+    described = scene.control_plane.kubectl(
+        "describe", "server.inferno.platform.ai", "x", "--namespace", scene.namespace
+    ).stdout
+    assert "2 x A" in described.partition("Events:")[2]
 
 
 async def test_events_of_one_object_do_not_collide(scene: Scene) -> None:

@@ -1,5 +1,6 @@
 """`kubectl inferno console` on a real API server: what it shows, and who may approve there."""
 
+import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -108,6 +109,22 @@ def test_who_may_see_one_namespace_sees_nothing_of_another(
 
 
 @pytest.mark.extended
+def test_news_arrive_when_something_changes(proposed: Scene, tmp_path: Path) -> None:
+    plane, namespace = proposed.control_plane, proposed.namespace
+    kubeconfig = user_in(plane, namespace, "ann", "inferno-view")
+
+    with (
+        console(kubeconfig, namespace, tmp_path / "log") as opened,
+        opened.browser.stream("GET", "/news") as stream,
+    ):
+        lines = stream.iter_lines()
+        first = next(line for line in lines if line)
+        plane.patch("server", "s", {"metadata": {"labels": {"seen": "yes"}}}, namespace)
+        # Changes that were on their way are told of with the same version.
+        assert next(line for line in lines if line.startswith("data") and line != first)
+
+
+@pytest.mark.extended
 def test_ctrl_c_ends_with_one_line_whatever_is_served(scene: Scene, tmp_path: Path) -> None:
     fill(scene)
     kubeconfig = user_in(scene.control_plane, scene.namespace, "ann", "inferno-view")
@@ -134,6 +151,31 @@ def test_ctrl_c_ends_with_one_line_whatever_is_served(scene: Scene, tmp_path: Pa
 
     assert (process.returncode, rest) == (0, "the console has ended\n")
     assert log.read_text() == ""
+
+
+@pytest.mark.extended
+def test_events_about_a_server_are_seen_by_those_who_may_list_them(
+    proposed: Scene, tmp_path: Path
+) -> None:
+    plane, namespace = proposed.control_plane, proposed.namespace
+    kubeconfig = user_in(plane, namespace, "bob", "inferno-view")
+    plane.kubectl("apply", "--filename", "-", input=json.dumps(happened(namespace, "s", "Woke")))
+    plane.kubectl("apply", "--filename", "-", input=json.dumps(happened(namespace, "t", "Slept")))
+
+    with console(kubeconfig, namespace, tmp_path / "log") as opened:
+        opened.browser.get(opened.address)
+        assert "events are not shown: " in opened.text("/servers/s")
+        within = ("--namespace", namespace)
+        plane.kubectl("create", "role", "events", *within, "--verb=list", "--resource=events")
+        bound = ("--role=events", f"--serviceaccount={namespace}:bob")
+        plane.kubectl("create", "rolebinding", "events", *within, *bound)
+
+        text = wait_until(
+            lambda: opened.text("/servers/s"),
+            lambda shown: "it is Woke" in shown,
+            "the event is on the page",
+        )
+        assert "it is Slept" not in text
 
 
 @pytest.mark.extended
@@ -166,3 +208,17 @@ def test_who_leads_is_seen_by_those_who_may_read_the_lease(
 def leader(opened: Opened) -> dict[str, Any]:
     found: dict[str, Any] = opened.browser.get("/data?format=json").json()["leader"]
     return found
+
+
+def happened(namespace: str, server: str, reason: str) -> dict[str, object]:
+    """An event about a Server."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": reason.lower(), "namespace": namespace},
+        "involvedObject": {"kind": "Server", "name": server, "namespace": namespace},
+        "reason": reason,
+        "message": f"it is {reason}",
+        "type": "Normal",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }

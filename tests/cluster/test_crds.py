@@ -69,6 +69,14 @@ def objects(control_plane: ControlPlane, namespace: str) -> Iterator[Manifest]:
         yield from control_plane.items(f"{resource.plural}.{GROUP}", namespace)
 
 
+def test_the_crds_are_established_and_structural(control_plane: ControlPlane) -> None:
+    for resource in RESOURCES:
+        crd = control_plane.get("crd", f"{resource.plural}.{GROUP}")
+        conditions = {item["type"]: item["status"] for item in crd["status"]["conditions"]}
+
+        assert conditions == {"NamesAccepted": "True", "Established": "True"}
+
+
 def test_the_api_server_has_no_warning_about_the_crds(control_plane: ControlPlane) -> None:
     said = control_plane.kubectl(
         "replace", "--dry-run=server", "--warnings-as-errors", "--filename", ROOT / "crds"
@@ -149,6 +157,25 @@ def test_unknown_fields_are_pruned_and_defaults_filled_in(
         "memSize": 80,
         "cost": 40,
     }
+
+
+def test_the_status_is_a_subresource(control_plane: ControlPlane, namespace: str) -> None:
+    count: Manifest = {"count": [{"type": "A100", "count": 4}]}
+
+    create(
+        control_plane,
+        namespace,
+        manifest("Capacity", "capacity", spec=count, status={"active": True}),
+    )
+    created = control_plane.get("capacities", "capacity", namespace)
+    control_plane.patch(
+        "capacities", "capacity", {"status": {"active": True}}, namespace, subresource="status"
+    )
+    patched = control_plane.get("capacities", "capacity", namespace)
+
+    assert "status" not in created
+    assert patched["status"] == {"active": True}
+    assert patched["metadata"]["generation"] == created["metadata"]["generation"]
 
 
 def test_the_columns_of_a_server_show_the_decision(
@@ -263,6 +290,31 @@ def test_the_columns_of_a_capacity_show_all_types(
     shown = control_plane.kubectl("get", "capacities", "-n", namespace, "--output=wide").stdout
 
     assert '[{"count":4,"type":"A100"},{"count":8,"type":"G2"}]' in shown
+
+
+def test_the_conditions_of_two_writers_are_merged_by_type(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    create(
+        control_plane,
+        namespace,
+        manifest("Server", "chat", spec={"name": "Chat", "class": "Premium", "model": "m"}),
+    )
+    for writer in ("Ready", "Allocated"):
+        status = {"conditions": [condition(writer, "Because")]}
+        control_plane.kubectl(
+            "apply",
+            "--server-side",
+            f"--field-manager={writer}",
+            "--subresource=status",
+            "--namespace",
+            namespace,
+            "--filename=-",
+            input=json.dumps(manifest("Server", "chat", status=status)),
+        )
+    conditions = control_plane.get("servers", "chat", namespace)["status"]["conditions"]
+
+    assert {item["type"] for item in conditions} == {"Ready", "Allocated"}
 
 
 CARDS = {"name": "A", "type": "A100", "multiplicity": 2, "cost": 40}

@@ -1,8 +1,9 @@
 """The console behind an authenticating proxy, on a real API server: each token decides."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -16,8 +17,11 @@ from inferno_operator.cli.kubectl.console.serve import (
     OPEN_S,
     create_proxied_console,
 )
-from tests.cluster.console import api_server, token_of
+from tests.cluster.console import api_server, hidden_fields, running_proxied_console, token_of
 from tests.cluster.scene import Scene
+from tests.cluster.test_plans import phases, propose, wait_for_phases
+from tests.conftest import StartOperator
+from tests.controlplane import ControlPlane
 from tests.controlplane.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("crds_installed")
@@ -193,3 +197,79 @@ async def test_a_namespace_is_closed_on_time_though_nobody_asks(scene: Scene, pl
         while left := asyncio.all_tasks() - before:
             _, pending = await asyncio.wait(left, timeout=PATIENCE_S)
             assert not pending, "the watches end, too"
+
+
+class Visitor(httpx.Client):
+    """A browser of one person, whose proxy shows a token."""
+
+    def __init__(self, origin: str, trust: ssl.SSLContext, token: str, namespace: str) -> None:
+        super().__init__(base_url=origin, verify=trust, trust_env=False, timeout=PATIENCE_S)
+        self.origin = origin
+        self.headers["Authorization"] = f"Bearer {token}"
+        self.cookies.set(COOKIE, namespace)
+
+    def send_form(self, path: str, fields: dict[str, str], origin: str = "") -> httpx.Response:
+        return self.post(path, data=fields, headers={"Origin": origin or self.origin})
+
+    def form(self, path: str, action: str) -> dict[str, str]:
+        """Hidden fields of the form that does something."""
+        return hidden_fields(self.get(path).text, action)
+
+
+class Served:
+    """A console in a cluster, which a proxy reaches with TLS."""
+
+    def __init__(self, origin: str, trust: ssl.SSLContext, namespace: str) -> None:
+        self._origin, self._trust, self._namespace = origin, trust, namespace
+        self.opened = ExitStack()
+
+    def visitor(self, token: str) -> Visitor:
+        visitor = Visitor(self._origin, self._trust, token, self._namespace)
+        return self.opened.enter_context(visitor)
+
+
+@contextmanager
+def served(plane: ControlPlane, folder: Path, namespace: str) -> Iterator[Served]:
+    with running_proxied_console(plane, folder) as origin:
+        trust = ssl.create_default_context(cafile=folder / "console-ca.crt")
+        console = Served(origin, trust, namespace)
+        with console.opened:
+            yield console
+
+
+@pytest.mark.extended
+def test_each_person_has_the_rights_of_a_token(
+    scene: Scene, operator: StartOperator, tmp_path: Path
+) -> None:
+    plane, namespace = scene.control_plane, scene.namespace
+    propose(scene, operator)
+    nobody = token_of(plane, namespace, "eve")
+    reader = token_of(plane, namespace, "bob", "inferno-view")
+    approver = token_of(plane, namespace, "ann", "inferno-view", "inferno-approve")
+    approve = f"{PLAN}/approve"
+
+    with served(plane, tmp_path, namespace) as console:
+        refused = console.visitor(nobody).get("/")
+        assert refused.status_code == 403
+        assert "cannot list resource" in refused.text
+        assert "inferno-1" not in refused.text
+
+        bob = console.visitor(reader)
+        answer = bob.send_form(approve, bob.form(PLAN, approve))
+        assert answer.status_code == 403
+        assert "you need the ClusterRole inferno-approve" in answer.text
+
+        ann = console.visitor(approver)
+        fields = ann.form(PLAN, approve)
+        assert ann.send_form(approve, {"digest": fields["digest"]}).status_code == 403
+        assert ann.send_form(approve, bob.form(PLAN, approve)).status_code == 403
+        assert ann.send_form(approve, fields, "https://evil.test").status_code == 403
+        assert bob.send_form(approve, fields).status_code == 403
+        assert phases(scene) == {"inferno-1": "Proposed"}
+        renewed = plane.kubectl("create", "token", "ann", "--namespace", namespace).stdout
+        ann.headers["Authorization"] = f"Bearer {renewed.strip()}"
+        assert ann.send_form(approve, fields).status_code == 303
+        wait_for_phases(scene, inferno_1="Written")
+
+    log = (tmp_path / "log").read_text()
+    assert not [token for token in (nobody, reader, approver) if token in log]
