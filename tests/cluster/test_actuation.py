@@ -1,9 +1,11 @@
 """Decisions reach ModelBoosters, step by step, and what runs comes back."""
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from random import Random
 from typing import Any
 
 import pytest
@@ -205,6 +207,31 @@ def test_a_model_follows_load_and_capacity_without_a_gap(
         assert not any(moment.fails_some for moment in moments)
     led_to = [servings for servings, _ in groupby(moment.led_to for moment in moments)]
     assert led_to == [("m-a100",), ("m-a100", "m-h100"), ("m-h100",)]
+
+
+@pytest.mark.extended
+def test_no_replica_that_is_needed_goes_whenever_operators_are_killed(
+    actuated: Actuated, fleet: Fleet, operator: StartOperator
+) -> None:
+    running, chance, clock = operator(), Random(1), threading.Event()  # noqa: S311 - the same moments each run
+    fleet.makes_servings = True
+    actuated.boost()
+    actuated.apply(wanted=2)
+    actuated.wait_for("Actuated", "2 x A100")
+    actuated.wait_until_runs("A100", 2)
+
+    for accelerator, replicas, least in (("A100", 4, 2), ("H100", 4, 4)):
+        served = len(fleet.history)
+        if accelerator == "H100":
+            actuated.have_only_h100()
+        actuated.load(replicas)
+        for _ in range(3):
+            clock.wait(chance.uniform(0.05, 0.6))
+            running.kill()
+            running = operator()
+        actuated.wait_for("Actuated", f"{replicas} x {accelerator}")
+        actuated.wait_until_runs(accelerator, replicas)
+        assert lowest(fleet, served) == least
 
 
 @pytest.mark.usefixtures("fleet")

@@ -295,6 +295,35 @@ async def test_keda_and_an_hpa_carry_decisions_out_and_hold_while_the_operator_h
         await until(plane, chat_a=0, chat_b=2)
 
 
+@pytest.fixture
+def apart(plane: ControlPlane, chat: None, operator: OperatorProcess) -> Iterator[None]:
+    """The Server with a Deployment for each role, and the objects that are printed then."""
+    del chat  # has the token
+    workloads = [
+        {"accelerator": "A", "name": "chat-a"},
+        {"accelerator": "B", "role": "Prefill", "name": "chat-b"},
+        {"accelerator": "A", "role": "Decode", "name": "chat-c"},
+    ]
+    Scene(plane, NAMESPACE).apply(server(*workloads), deployment("chat-c", 0))
+    generated(plane, "keda", "--url", operator.health_url)
+    yield
+    plane.patch("server", "chat", {"spec": {"desiredAlloc": None}}, NAMESPACE)  # it has roles
+    kinds = "deployment,scaledobject,hpa"
+    plane.kubectl("delete", "--ignore-not-found", kinds, "chat-c", "--namespace", NAMESPACE)
+
+
+@pytest.mark.extended
+@pytest.mark.usefixtures("apart")
+async def test_keda_carries_a_decision_for_both_roles_out(plane: ControlPlane) -> None:
+    parts = {"prefill": ("B", 3), "decode": ("A", 2)}
+    roles = {role: {"accelerator": a, "numReplicas": n} for role, (a, n) in parts.items()}
+    whole = {"accelerator": "A", "numReplicas": 5, "roles": roles}
+    async with keda(plane):
+        await until(plane, chat_a=11, chat_b=0, chat_c=0)
+        plane.patch("server", "chat", {"spec": {"desiredAlloc": whole}}, NAMESPACE)
+        await until(plane, chat_a=0, chat_b=3, chat_c=2)
+
+
 @pytest.mark.extended
 def test_the_api_server_keeps_the_tolerance_of_an_hpa(plane: ControlPlane) -> None:
     workload = {"accelerator": "A", "name": "chat-a"}

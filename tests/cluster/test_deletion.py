@@ -13,6 +13,7 @@ from tests.cluster.scene import (
     Manifest,
     Mode,
     Scene,
+    environment_of,
     in_every_mode,
     in_mode,
     mode_called,
@@ -145,6 +146,23 @@ def test_what_another_mode_left_is_taken_off_at_the_start(
     )
     assert is_gone(scene.control_plane, "server", "free-granite-13b", scene.namespace)
     scene.patch("optimizer", "inferno", {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.extended
+def test_switching_through_all_ways_to_run_leaves_nothing_behind(
+    scene: Scene, operator: StartOperator
+) -> None:
+    scene.apply_sample("small")
+    for name in ("stateful-remote", "stateless-remote", "stateful-remote", "stateful-local"):
+        with mode_called(name, scene.control_plane.processes) as mode:
+            process = in_mode(operator, mode.environment)()
+            scene.wait_until_held(mode)
+            process.kill()
+
+    in_mode(operator, environment_of("stateless-local"))()
+    delete(scene, "inferno", "--all")
+
+    assert scene.finalizers() == {}
 
 
 @pytest.mark.extended

@@ -154,6 +154,24 @@ def test_a_namespace_that_is_deleted_during_a_move_holds_up_no_other_one(
         assert witness.broken == []
 
 
+def test_a_deployment_that_is_paused_during_a_move_is_left_all_the_same(
+    scene: Scene, operator: StartOperator
+) -> None:
+    """Its template may not change, and its number of replicas may."""
+    kubeconfig, held = scene.control_plane.kubeconfig, {NEW}
+    with running_pods(kubeconfig, scene.namespace, {}, held=held) as witness:
+        move = Move(scene)
+        move.begin()
+        witness.need({"s": 1})
+        operator()
+        move.wait_until_half_done()
+        scene.patch("deployment", "s-a", {"spec": {"paused": True}})
+        held.clear()
+        move.wait_until_done()
+
+        assert witness.broken == []
+
+
 def test_a_load_that_somebody_types_during_a_move_turns_it_back_only_when_it_has_ended(
     scene: Scene, operator: StartOperator
 ) -> None:

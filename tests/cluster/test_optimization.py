@@ -1,12 +1,21 @@
-"""Requests that meet troubles and refusals on a real control plane."""
+"""Requests that meet troubles, kills and refusals on a real control plane."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.cluster.scene import Mode, Scene, condition, decided, in_mode
+from tests.cluster.forgetful import ForgetfulProxy
+from tests.cluster.scene import (
+    Mode,
+    Scene,
+    condition,
+    decided,
+    in_mode,
+    many_servers,
+)
 from tests.conftest import StartOperator
 from tests.controlplane.errors import KubectlError
 from tests.controlplane.waiting import wait_until
@@ -115,3 +124,47 @@ def two_replicas_are_refused(scene: Scene) -> bool:
     except KubectlError as error:
         return "no more than one" in str(error)
     return False
+
+
+@pytest.mark.extended
+def test_a_kill_in_the_middle_of_the_writes_loses_nothing(
+    scene: Scene, operator: StartOperator, mode: Mode, tmp_path: Path
+) -> None:
+    scene.apply_sample("small")
+    scene.apply(*many_servers(200))
+    with ForgetfulProxy(scene.control_plane.kubeconfig) as proxy:
+        first = operator(kubeconfig=proxy.write_kubeconfig(tmp_path / "kubeconfig"))
+        scene.wait_until_held(mode)
+        proxy.writes = 100
+        scene.request("inferno")
+        wait_until(lambda: proxy.hanging, bool, "a write that hangs")
+        first.kill()
+    interrupted = scene.servers()
+    unwritten = [
+        name for name, s in interrupted.items() if not s.get("status", {}).get("conditions")
+    ]
+    assert 0 < len(unwritten) < 202
+    assert scene.optimizer("inferno")["spec"]["optimize"]
+
+    operator()
+    scene.wait_until_done("inferno")
+
+    servers = scene.servers()
+    assert len(servers) == 202
+    assert {condition(server, "Allocated")["reason"] for server in servers.values()} == {
+        "Allocated"
+    }
+    assert all(server["spec"]["desiredAlloc"]["numReplicas"] > 0 for server in servers.values())
+
+
+@pytest.mark.extended
+def test_a_restart_of_the_api_server_is_survived(scene: Scene, operator: StartOperator) -> None:
+    scene.apply_sample("small")
+    operator()
+    scene.control_plane.stop_api_server()
+    scene.control_plane.start_api_server()
+    scene.request("inferno")
+
+    optimizer = scene.wait_until_done("inferno")
+
+    assert optimizer["status"]["lastOptimization"]["allocated"] == 2
