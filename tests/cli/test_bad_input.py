@@ -72,15 +72,15 @@ def test_a_bad_file_is_one_line(name: str, tmp_path: Path) -> None:
 def test_each_invalid_object_is_a_line(tmp_path: Path) -> None:
     sample = inferno("sample").stdout
     (tmp_path / "a.yaml").write_bytes(
-        sample.replace(b"cost: 40", b"cost: 4O").replace(b"cost: 25", b"cost: 2S")
+        sample.replace(b"cost: 320", b"cost: 32O").replace(b"cost: 399", b"cost: 3S9")
     )
 
     refused = inferno("plan", "a.yaml", cwd=tmp_path)
 
     assert refused.returncode == 2
     assert refused.stderr.decode().splitlines() == [
-        "inferno: a.yaml:9: Accelerator a100: spec.cost must be a valid number, not '4O'",
-        "inferno: a.yaml:18: Accelerator g2: spec.cost must be a valid number, not '2S'",
+        "inferno: a.yaml:13: Accelerator h100: spec.cost must be a valid number, not '32O'",
+        "inferno: a.yaml:22: Accelerator h200: spec.cost must be a valid number, not '3S9'",
     ]
 
 

@@ -84,7 +84,8 @@ def test_what_others_have_measured_replaces_the_estimate(dtype: str, measured: s
     assert (given["stepParms"], given["origin"]) == (steps.to_json(), "published")
     [row] = [line for line in printed.splitlines() if line.startswith("H100 ")]
     assert row.endswith("  measured")
-    assert f"H100: measured by others, see `inferno catalogue model {measured}`" in printed
+    assert f"H100: measured by others, see `inferno catalogue show {measured}`" in printed
+    assert inferno("catalogue", "show", measured).returncode == 0
     assert "Estimated from data sheets" not in printed
 
 

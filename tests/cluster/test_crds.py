@@ -271,6 +271,7 @@ def test_the_columns_of_an_optimizer_show_the_last_optimization(
         "MODE": "Auto",
         "OPTIMIZE": "false",
         "DONE": "true",
+        "OPTIMIZED": "Optimized",
         "SERVERS": "20",
         "ALLOCATED": "18",
         "COST": "3261.5",

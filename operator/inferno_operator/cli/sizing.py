@@ -320,7 +320,7 @@ def size(request: SizeRequest, groups: Sequence[CardGroup], hardware: KnownHardw
     warnings = list_warnings([each for _, each in used if each.measured is None])
     if measured := [group.name for group, each in used if each.measured is not None]:
         names = " or ".join(figures.model for figures in request.published)
-        source = f"see `inferno catalogue model {names}`"
+        source = f"see `inferno catalogue show {names}`"
         warnings = [f"{', '.join(measured)}: measured by others, {source}", *warnings]
     pool = _select_for_roles(ranked, estimates)
     apart = _find_apart(request, pool, ranked[0]) if pool else None

@@ -285,7 +285,7 @@ def tabulate_changes(plan: PlanPreview, solution: Solution, money: Money = CENTS
         )
     now = ("SERVER", "CLASS", ">LOAD", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *list_latency_headings(ttft=ttft))
-    parts = ServerParts({item.name: item.parts for item in changed}, money)
+    parts = ServerParts({item.name: item.parts for item in changed}, money, len(plan.servers))
     table = TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL, parts)
     return table.with_last(BAND, [format_band(item.planned) for item in changed])
 

@@ -99,7 +99,9 @@ def tabulate_decisions(system: System, solution: Solution, money: Money) -> Text
         server.name: list_parts(server, allocation, catalogue)
         for server, allocation in zip(system.servers, list_planned(system, solution), strict=True)
     }
-    table = TextTable((*now, *then, BAND, "REASON"), rows, optional, ServerParts(parts, money))
+    table = TextTable(
+        (*now, *then, BAND, "REASON"), rows, optional, ServerParts(parts, money, len(parts))
+    )
     is_banded = any(allocation.origin for allocation in solution.allocations.values())
     return table if is_banded else table.without(BAND)
 
@@ -409,7 +411,7 @@ def tabulate_differences(
     placements = ("SERVER", "BEFORE", ">BEFORE:COST", "AFTER", ">AFTER:COST")
     headings = (*placements, *list_latency_headings(ttft=ttft), "REASON")
     optional = ("WAIT MS", "ITL MS", "TTFT MS", "BEFORE COST", "AFTER COST")
-    return TextTable(headings, rows, optional, ServerParts(parts, money))
+    return TextTable(headings, rows, optional, ServerParts(parts, money, len(servers)))
 
 
 def describe_remedies(decision: Decision, found: Iterable[Remedy]) -> Iterator[Part]:

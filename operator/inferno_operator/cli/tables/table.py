@@ -58,10 +58,14 @@ class ServerPart:
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """What each server of a table gets, by its name; in CSV each thing of it has a column."""
+    """What each server of a table gets, by its name; in CSV each thing of it has a column.
+
+    `servers` counts all servers, of which a table may have a part.
+    """
 
     by_server: Mapping[str, Sequence[ServerPart]]
     money: Money
+    servers: int
 
     def spread(self, table: "TextTable") -> Iterator[Sequence[str]]:
         """Yield names, rows with a part each, and the totals of these rows.
@@ -83,14 +87,15 @@ class ServerParts:
             if not own:
                 yield [*row, *[""] * len(self._cells("", "", ()))]
         blank = [""] * (len(names) - 1)
+        total = "TOTAL" if len(table.rows) == self.servers else "TOTAL of these rows"
         for name in sorted({part.service_class for part in shown}):
             of_class = [part for part in shown if part.service_class == name]
-            yield [f"TOTAL class {name}", *blank, *self._cells("", "", of_class)]
+            yield [f"{total} class {name}", *blank, *self._cells("", "", of_class)]
         for name in sorted({part.type for part in shown}):
             of_type = [part for part in shown if part.type == name]
-            yield [f"TOTAL type {name}", *blank, *self._cells("", name, of_type)]
+            yield [f"{total} type {name}", *blank, *self._cells("", name, of_type)]
         if shown:
-            yield ["TOTAL", *blank, *self._cells("", "", shown)]
+            yield [total, *blank, *self._cells("", "", shown)]
 
     def _cells(
         self, accelerator: str, card_type: str, parts: Sequence[ServerPart]
