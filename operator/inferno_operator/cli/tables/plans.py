@@ -3,7 +3,7 @@
 Costs are in cents/hour where no currency is asked for, latencies in ms.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +25,7 @@ from inferno_operator.cli.tables.solution import (
     describe_proof,
     has_ttft,
     list_latency_headings,
+    list_parts,
     tabulate_cards,
     warn_of_single_replicas,
 )
@@ -37,7 +38,12 @@ from inferno_operator.cli.tables.table import (
     format_age,
     group_notes,
 )
-from inferno_operator.controllers.planning.conversions import Label, name_accelerator, price_current
+from inferno_operator.controllers.planning.conversions import (
+    Label,
+    allocation_of,
+    name_accelerator,
+    price_current,
+)
 from inferno_operator.controllers.planning.snapshot import Snapshot
 from inferno_operator.controllers.planning.status import NOT_SIGNED, describe_answers
 from inferno_operator.controllers.planning.updates import Update, plan_updates
@@ -93,7 +99,7 @@ class ServerPreview:
     stops. One with an unreadable spec does not change.
     `warnings` are those of the planned allocation, in one line; `absence` says why there is nothing
     that the operator could scale, "" if there is. `label` is how accelerators are shown for it, and
-    `parts` are those of the planned allocation.
+    `find_parts` returns those of the planned allocation.
     """
 
     name: str
@@ -107,7 +113,7 @@ class ServerPreview:
     warnings: str = ""
     absence: str = ""
     label: Label = field(default=name_accelerator, compare=False, repr=False)
-    parts: Sequence[ServerPart] = ()
+    find_parts: Callable[[], Sequence[ServerPart]] = field(default=tuple, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return what changes as JSON; allocations have the form of the Servers."""
@@ -179,18 +185,16 @@ def _preview_server(
         warnings=next((v.message for v in update.verdicts if v.type == WARNINGS), ""),
         absence=absence(observation.status),
         label=partial(catalogue.label, spec.model),
-        parts=tuple(_list_parts(spec, planned, catalogue)),
+        find_parts=partial(_find_parts, spec, planned, catalogue),
     )
 
 
-def _list_parts(
-    spec: ServerSpec, planned: Allocation | None, catalogue: Catalogue
-) -> Iterator[ServerPart]:
-    for role, part in planned.parts_by_role if planned and planned.accelerator else ():
-        card_type, cards = catalogue.cards_per_replica(spec.model, part.accelerator, role)
-        name, number = place_of(part.accelerator, role), part.num_replicas
-        cost = part.cost or 0.0
-        yield ServerPart(spec.service_class, name, card_type, number, number * cards, cost)
+def _find_parts(
+    spec: ServerSpec, planned: ServerAllocation | None, catalogue: Catalogue
+) -> Sequence[ServerPart]:
+    if planned is None:
+        return ()
+    return list_parts(spec.service_class, spec.model, allocation_of(planned), catalogue)
 
 
 def is_running(allocation: Allocation | None) -> bool:
@@ -285,7 +289,8 @@ def tabulate_changes(plan: PlanPreview, solution: Solution, money: Money = CENTS
         )
     now = ("SERVER", "CLASS", ">LOAD", "CURRENT", ">CURRENT:COST", "DESIRED", ">DESIRED:COST")
     then = ("PLANNED", ">BATCH", ">PLANNED:COST", *list_latency_headings(ttft=ttft))
-    parts = ServerParts({item.name: item.parts for item in changed}, money, len(plan.servers))
+    by_name = {item.name: item for item in changed}
+    parts = ServerParts(lambda name: by_name[name].find_parts(), money, len(plan.servers))
     table = TextTable((*now, *then, "ACTION", "REASON"), rows, OPTIONAL, parts)
     return table.with_last(BAND, [format_band(item.planned) for item in changed])
 

@@ -95,13 +95,9 @@ def tabulate_decisions(system: System, solution: Solution, money: Money) -> Text
     then = ("DESIRED", ">BATCH", ">DESIRED:COST", *list_latency_headings(ttft=ttft))
     latencies = ("WAIT MS", "ITL MS", "TTFT MS")
     optional = ("CLASS", "BATCH", BAND, *latencies, "MODEL", "CURRENT COST", "LOAD", "CURRENT")
-    parts = {
-        server.name: list_parts(server, allocation, catalogue)
-        for server, allocation in zip(system.servers, list_planned(system, solution), strict=True)
-    }
-    table = TextTable(
-        (*now, *then, BAND, "REASON"), rows, optional, ServerParts(parts, money, len(parts))
-    )
+    planned = zip(system.servers, list_planned(system, solution), strict=True)
+    parts = _build_server_parts(planned, catalogue, money, len(system.servers))
+    table = TextTable((*now, *then, BAND, "REASON"), rows, optional, parts)
     is_banded = any(allocation.origin for allocation in solution.allocations.values())
     return table if is_banded else table.without(BAND)
 
@@ -137,17 +133,29 @@ def list_planned(system: System, solution: Solution) -> Iterator[Allocation]:
         yield planned or Allocation()
 
 
+def _build_server_parts(
+    planned: Iterable[tuple[Server, Allocation]], catalogue: Catalogue, money: Money, servers: int
+) -> ServerParts:
+    by_name = {server.name: (server, allocation) for server, allocation in planned}
+
+    def find(name: str) -> Sequence[ServerPart]:
+        if name not in by_name:
+            return ()
+        server, allocation = by_name[name]
+        return list_parts(server.service_class, server.model, allocation, catalogue)
+
+    return ServerParts(find, money, servers)
+
+
 def list_parts(
-    server: Server, allocation: Allocation, catalogue: Catalogue
+    service_class: str, model: str, allocation: Allocation, catalogue: Catalogue
 ) -> Sequence[ServerPart]:
     """Return what an allocation of a server has of each accelerator."""
     parts = []
     for part in allocation.parts if allocation.accelerator else ():
-        card_type, cards = catalogue.cards_per_replica(server.model, part.accelerator, part.role)
+        card_type, cards = catalogue.cards_per_replica(model, part.accelerator, part.role)
         name, number = place_of(part.accelerator, part.role), part.replicas
-        parts.append(
-            ServerPart(server.service_class, name, card_type, number, number * cards, part.cost)
-        )
+        parts.append(ServerPart(service_class, name, card_type, number, number * cards, part.cost))
     return parts
 
 
@@ -395,7 +403,7 @@ def tabulate_differences(
     ttft = has_ttft(d.after.allocation for d in differences if d.after.allocation)
     catalogue = Catalogue(system)
     servers = {server.name: server for server in system.servers}
-    rows, parts = [], dict[str, Sequence[ServerPart]]()
+    rows, planned = [], list[tuple[Server, Allocation]]()
     for difference in differences:
         server, cells = servers.get(difference.server), list[str]()
         model = server.model if server else ""
@@ -405,13 +413,14 @@ def tabulate_differences(
             cells += (format_replicas(found, model, catalogue) if found else "-", cost)
         after = difference.after.allocation
         if server and after:
-            parts[server.name] = list_parts(server, after, catalogue)
+            planned.append((server, after))
         latencies = format_latencies(after, ttft=ttft) if after else [""] * (2 + ttft)
         rows.append((difference.server, *cells, *latencies, difference.after.reason))
     placements = ("SERVER", "BEFORE", ">BEFORE:COST", "AFTER", ">AFTER:COST")
     headings = (*placements, *list_latency_headings(ttft=ttft), "REASON")
     optional = ("WAIT MS", "ITL MS", "TTFT MS", "BEFORE COST", "AFTER COST")
-    return TextTable(headings, rows, optional, ServerParts(parts, money, len(servers)))
+    parts = _build_server_parts(planned, catalogue, money, len(servers))
+    return TextTable(headings, rows, optional, parts)
 
 
 def describe_remedies(decision: Decision, found: Iterable[Remedy]) -> Iterator[Part]:

@@ -58,12 +58,13 @@ class ServerPart:
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """What each server of a table gets, by its name; in CSV each thing of it has a column.
+    """What each server of a table gets; in CSV each thing of it has a column.
 
-    `servers` counts all servers, of which a table may have a part.
+    `find` returns the parts of a server by its name; it is called for CSV only. `servers` counts
+    all servers, of which a table may have a part.
     """
 
-    by_server: Mapping[str, Sequence[ServerPart]]
+    find: Callable[[str], Sequence[ServerPart]]
     money: Money
     servers: int
 
@@ -79,7 +80,7 @@ class ServerParts:
         is_number = [heading.startswith(">") for heading in table.headings]
         for row in table.rows:
             cells: Sequence[str] = row
-            own = self.by_server.get(row[0], ())
+            own = self.find(row[0])
             shown += own
             for part in own:
                 yield [*cells, *self._cells(part.accelerator, part.type, [part])]
