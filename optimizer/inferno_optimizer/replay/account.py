@@ -51,13 +51,25 @@ class History:
     def empty(cls, fleet: ReplayFleet, steps: int) -> "History":
         """A history to be written, in which nothing has happened yet."""
         servers, accelerators = fleet.shape
-        on_accelerator = np.zeros((steps, accelerators), np.int64)
-        replicas, ready, refused = np.zeros((3, steps, servers), np.int32)
-        place = np.full((steps, servers), NO_PLACE, np.int32)
-        counts = (replicas, ready, refused, place)
-        able, waiting, delay_within, itl_within = np.zeros((4, steps, servers), np.float32)
-        amounts = (able, waiting, delay_within, itl_within)
-        return cls(np.zeros(steps), on_accelerator, *counts, *amounts)
+
+        def counts(value: int = 0) -> Counts:
+            return np.full((steps, servers), value, dtype=np.int32)
+
+        def amounts() -> Amounts:
+            return np.zeros((steps, servers), dtype=np.float32)
+
+        return cls(
+            cost=np.zeros(steps),
+            on_accelerator=np.zeros((steps, accelerators), dtype=np.int64),
+            replicas=counts(),
+            ready=counts(),
+            refused=counts(),
+            place=counts(NO_PLACE),
+            able=amounts(),
+            waiting=amounts(),
+            delay_within=amounts(),
+            itl_within=amounts(),
+        )
 
     @property
     def within(self) -> Amounts:
@@ -227,15 +239,10 @@ def find_worst_incidents(
         for server in range(len(account.servers))
         for first, end in find_runs(missed[:, server])
     ]
-    incidents = []
-    for total, server, first, end in sorted(runs)[:count]:
-        worst = first + int(outside[first:end, server].argmax())
-        incidents.append(
-            _describe_incident(
-                account, trace, accelerators, server, (first, end - 1, worst), -total
-            )
-        )
-    return incidents
+    return [
+        _describe_incident(account, trace, accelerators, outside, *run)
+        for _, *run in sorted(runs)[:count]
+    ]
 
 
 def find_runs(holds: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
@@ -248,11 +255,14 @@ def _describe_incident(
     account: Account,
     trace: Trace,
     accelerators: tuple[str, ...],
+    outside: FloatArray,
     server: int,
-    steps: tuple[int, int, int],
-    outside: float,
+    first: int,
+    end: int,
 ) -> Incident:
-    history, worst = account.history, steps[2]
+    """Describe the steps from `first` to the one before `end`."""
+    history, own = account.history, outside[first:end, server]
+    worst = first + int(own.argmax())
     place = history.place[worst, server]
     numbers = history.replicas[: worst + 1, server]
     changes = np.flatnonzero(np.diff(numbers)) + 1
@@ -269,19 +279,21 @@ def _describe_incident(
     elif rate >= able:
         cause = Cause.TOO_FEW
     return Incident(
-        account.servers[server],
-        account.classes[server],
-        accelerators[place] if place >= 0 else "",
-        *steps,
-        outside,
-        within,
-        rate,
-        able,
-        waiting,
-        replicas,
-        ready,
-        refused,
-        int(numbers[max(changed - 1, 0)]),
-        changed,
-        cause,
+        server=account.servers[server],
+        service_class=account.classes[server],
+        accelerator=accelerators[place] if place >= 0 else "",
+        first=first,
+        last=end - 1,
+        worst=worst,
+        outside=float(own.sum()),
+        within=within,
+        rate=rate,
+        able=able,
+        waiting=waiting,
+        replicas=replicas,
+        ready=ready,
+        refused=refused,
+        before=int(numbers[max(changed - 1, 0)]),
+        changed=changed,
+        cause=cause,
     )
