@@ -9,10 +9,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import permutations
 
 from inferno_optimizer.sizing.cases import Case, Catalogue
 from inferno_optimizer.sizing.table import build_candidates
 from inferno_optimizer.solution import Decision
+from inferno_optimizer.suggestions import cut
 from inferno_optimizer.system import (
     LOWEST_PRIORITY,
     Allocation,
@@ -36,6 +38,9 @@ from inferno_optimizer.validation import Problem
 
 IMPLAUSIBLE = "Implausible"
 """Reason of problems that say that a number is hardly meant in its unit."""
+
+CLASSES_COMPARED = 20
+"""Most service classes that are compared for the order of their priorities, each with each."""
 
 LEAST_SHARE_OF_STEP = 0.1
 """Least share of the shortest possible latency that a target may be and still seem meant."""
@@ -440,6 +445,47 @@ def priority_problem(service_class: str, priority: int) -> Problem | None:
         f" to {LOWEST_PRIORITY}"
     )
     return Problem("service class", service_class, "priority", message)
+
+
+def find_reversed_priorities(system: System) -> Iterator[Problem]:
+    """The strictest class, if the stricter classes are, the less important they are.
+
+    One is stricter than another if none of its targets of a model that both have is laxer.
+    """
+    found: list[tuple[ServiceClass, ServiceClass]] = []
+    for strict, lax in permutations(system.classes[:CLASSES_COMPARED], 2):
+        both = strict.targets.keys() & lax.targets.keys()
+        pairs = [(strict.targets[m], lax.targets[m]) for m in both]
+        if not pairs or not all(_is_stricter(s, x) for s, x in pairs):
+            continue
+        if strict.effective_priority <= lax.effective_priority:
+            return
+        found.append((strict, lax))
+    for strict, lax in found[:1]:
+        message = (
+            f"{strict.effective_priority} is served after {cut(lax.name)!r} with"
+            f" {lax.effective_priority}, whose targets are laxer; 1 is served first"
+        )
+        yield Problem("service class", strict.name, "priority", message)
+
+
+def _is_stricter(one: Target, other: Target) -> bool:
+    """Whether targets are not laxer in anything, and differ; of other percentiles it is unknown."""
+    if _percentiles(one) != _percentiles(other):
+        return False
+    limits = [*zip(_limits(one), _limits(other), strict=True)]
+    return all(a <= b for a, b in limits) and any(a < b for a, b in limits)
+
+
+def _limits(target: Target) -> tuple[float, ...]:
+    """The limits of a target [ms; s/token]; one that is not set is endless."""
+    least = target.tokens_per_second
+    limits = (target.itl_ms, target.wait_ms, target.ttft_ms, 1 / least if least else 0.0)
+    return tuple(limit or math.inf for limit in limits)
+
+
+def _percentiles(target: Target) -> tuple[float, ...]:
+    return target.wait_percentile, target.ttft_percentile, target.itl_percentile
 
 
 def has_prefill(profile: PerformanceProfile | RoleProfile) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from inferno_optimizer.caveats import (
     cost_problem,
+    find_reversed_priorities,
     implausible_loads,
     implausible_numbers,
     warned,
@@ -23,6 +24,7 @@ from inferno_optimizer.system import (
     PerformanceProfile,
     PrefillDecodeParameters,
     Server,
+    ServiceClass,
     StepParameters,
     System,
     Target,
@@ -386,3 +388,27 @@ def test_an_allocation_of_several_parts_is_as_uncertain_as_the_worst_of_them() -
     assert told.allocation is not None
     assert (told.allocation.origin, told.allocation.error_percent) == ("estimated", 20)
     assert [part.origin for part in told.allocation.mix] == ["measured", "estimated"]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "told"),
+    [((5, 0), False), ((0, 7), True), ((2, 1), True), ((1, 2), False), ((3, 3), False)],
+)
+def test_a_strict_class_is_doubted_where_it_is_served_last(
+    priorities: tuple[int, int], told: bool
+) -> None:
+    strict, lax = (
+        ServiceClass(name, priority, {"M": Target(itl_ms=itl)})
+        for name, priority, itl in zip(("Strict", "Lax"), priorities, (20, 200), strict=True)
+    )
+
+    found = [*find_reversed_priorities(System(classes=(strict, lax)))]
+
+    assert [problem.name for problem in found] == ["Strict"] * told
+
+
+def test_targets_of_other_percentiles_are_not_compared() -> None:
+    mean, tail = Target(wait_ms=400), Target(wait_ms=500, wait_percentile=99.9)
+    classes = (ServiceClass("P", 1, {"M": tail}), ServiceClass("F", 2, {"M": mean}))
+
+    assert not [*find_reversed_priorities(System(classes=classes))]

@@ -5,12 +5,10 @@ correct the file. What may be meant otherwise is told, and planned nevertheless.
 """
 # ruff: noqa: PLC0415 - SystemData does not need the pydantic models of the custom resources
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import permutations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +18,7 @@ from inferno_operator.runtime.texts import join_names
 from inferno_optimizer.caveats import (
     IMPLAUSIBLE,
     cost_problem,
+    find_reversed_priorities,
     implausible_loads,
     implausible_numbers,
     priority_problem,
@@ -28,7 +27,7 @@ from inferno_optimizer.errors import InputError, InvalidObjectsError, Unsupporte
 from inferno_optimizer.sizing.cases import Catalogue
 from inferno_optimizer.solution import Reason
 from inferno_optimizer.suggestions import alternatives, cut
-from inferno_optimizer.system import ServiceClass, System, Target
+from inferno_optimizer.system import System
 from inferno_optimizer.validation import UNKNOWN_TYPE, UNMATCHED, Problem
 from inferno_optimizer.wire.codec import decode_system, ignored_keys, is_system
 
@@ -400,7 +399,6 @@ NUMBERS_AND_NAMES = re.compile(r"'[^']*'|[-+]?\d[\d.e+-]*")
 OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 OTHERS_SHOWN = 3  # most objects that a line names beside its own, or that have lines of their own
-CLASSES_COMPARED = 20  # as each is compared with each
 
 # The objects in files, by their kind and name in `Problem`.
 Origins = Mapping[tuple[str, str], Document]
@@ -550,47 +548,6 @@ def _find_empty_models(resources: "Iterable[Resource]") -> Iterator[Problem]:
         if not model.spec.data:
             message = "is empty: give performance data, such as `inferno catalogue estimate` prints"
             yield Problem("model", model.spec.name, "data", message)
-
-
-def find_reversed_priorities(system: System) -> Iterator[Problem]:
-    """The strictest class, if the stricter classes are, the less important they are.
-
-    One is stricter than another if none of its targets of a model that both have is laxer.
-    """
-    found: list[tuple[ServiceClass, ServiceClass]] = []
-    for strict, lax in permutations(system.classes[:CLASSES_COMPARED], 2):
-        both = strict.targets.keys() & lax.targets.keys()
-        pairs = [(strict.targets[m], lax.targets[m]) for m in both]
-        if not pairs or not all(_is_stricter(s, x) for s, x in pairs):
-            continue
-        if strict.effective_priority <= lax.effective_priority:
-            return
-        found.append((strict, lax))
-    for strict, lax in found[:1]:
-        message = (
-            f"{strict.effective_priority} is served after {cut(lax.name)!r} with"
-            f" {lax.effective_priority}, whose targets are laxer; 1 is served first"
-        )
-        yield Problem("service class", strict.name, "priority", message)
-
-
-def _is_stricter(one: Target, other: Target) -> bool:
-    """Whether targets are not laxer in anything, and differ; of other percentiles it is unknown."""
-    if _percentiles(one) != _percentiles(other):
-        return False
-    limits = [*zip(_limits(one), _limits(other), strict=True)]
-    return all(a <= b for a, b in limits) and any(a < b for a, b in limits)
-
-
-def _limits(target: Target) -> tuple[float, ...]:
-    """The limits of a target [ms; s/token]; one that is not set is endless."""
-    least = target.tokens_per_second
-    limits = (target.itl_ms, target.wait_ms, target.ttft_ms, 1 / least if least else 0.0)
-    return tuple(limit or math.inf for limit in limits)
-
-
-def _percentiles(target: Target) -> tuple[float, ...]:
-    return target.wait_percentile, target.ttft_percentile, target.itl_percentile
 
 
 def _find_classes_without_target(catalogue: Catalogue) -> Iterator[Problem]:

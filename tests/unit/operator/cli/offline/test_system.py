@@ -9,13 +9,9 @@ import pytest
 import yaml
 
 from inferno_operator.cli.offline.manifests import read_documents
-from inferno_operator.cli.offline.system import (
-    find_reversed_priorities,
-    parse_system,
-    read_system,
-)
+from inferno_operator.cli.offline.system import parse_system, read_system
 from inferno_optimizer.errors import InputError, UnsupportedError
-from inferno_optimizer.system import SaturationPolicy, ServiceClass, System, Target
+from inferno_optimizer.system import SaturationPolicy, System
 from inferno_optimizer.wire.codec import decode_system
 
 ROOT = Path(__file__).parents[5]
@@ -464,27 +460,3 @@ def test_a_long_text_is_not_shown_whole(text: str, tmp_path: Path) -> None:
 
     assert len(refused) < 1000
     assert "sys." not in refused
-
-
-@pytest.mark.parametrize(
-    ("priorities", "told"),
-    [((5, 0), False), ((0, 7), True), ((2, 1), True), ((1, 2), False), ((3, 3), False)],
-)
-def test_a_strict_class_is_doubted_where_it_is_served_last(
-    priorities: tuple[int, int], told: bool
-) -> None:
-    strict, lax = (
-        ServiceClass(name, priority, {"M": Target(itl_ms=itl)})
-        for name, priority, itl in zip(("Strict", "Lax"), priorities, (20, 200), strict=True)
-    )
-
-    found = [*find_reversed_priorities(System(classes=(strict, lax)))]
-
-    assert [problem.name for problem in found] == ["Strict"] * told
-
-
-def test_targets_of_other_percentiles_are_not_compared() -> None:
-    mean, tail = Target(wait_ms=400), Target(wait_ms=500, wait_percentile=99.9)
-    classes = (ServiceClass("P", 1, {"M": tail}), ServiceClass("F", 2, {"M": mean}))
-
-    assert not [*find_reversed_priorities(System(classes=classes))]
