@@ -73,18 +73,17 @@ def place_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | 
     whole, model = price_current(resource, catalogue), resource.spec.model
     if whole is None or not any(part.starting_replicas for part in whole.parts):
         return whole
-    added = 0.0
+
+    def price_starting(part: ReplicaAllocation, role: core.Role) -> float:
+        return (part.starting_replicas or 0) * catalogue.unit_cost(model, part.accelerator, role)
 
     def place(part: Placed, role: core.Role = core.Role.BOTH) -> Placed:
-        nonlocal added
         starting = part.starting_replicas or 0
-        cost = starting * catalogue.unit_cost(model, part.accelerator, role)
-        added += cost
         return part.model_copy(
             update={
                 "num_replicas": part.num_replicas + starting,
                 "cold_replicas": (part.cold_replicas or 0) + starting,
-                "cost": (part.cost or 0.0) + cost,
+                "cost": (part.cost or 0.0) + price_starting(part, role),
             }
         )
 
@@ -96,6 +95,7 @@ def place_current(resource: Server, catalogue: Catalogue) -> ServerAllocation | 
     else:
         return place(whole)
     replicas = sum(part.placed_replicas for _, part in whole.parts_by_role)
+    added = sum(price_starting(part, role) for role, part in whole.parts_by_role)
     update = {"num_replicas": replicas, "cost": (whole.cost or 0.0) + added, **parts}
     return whole.model_copy(update=update)
 
