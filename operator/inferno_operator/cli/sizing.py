@@ -1,4 +1,4 @@
-"""`inferno size`: what one model needs for one load, on every card of the catalogue; pure.
+"""`inferno size`: what one model needs for one load, on every card of the catalogue.
 
 Each card, and each number of cards that share the layers, is an accelerator of a fleet with one
 Server; the fleet is sized as any other, and is what `-o yaml` prints.
@@ -21,10 +21,16 @@ from inferno_operator.cli.catalogue import (
     ModelEstimate,
     estimate,
     list_warnings,
+    read_catalogue,
+    read_models,
 )
 from inferno_operator.cli.offline.documents import Document
 from inferno_operator.cli.offline.manifests import object_name
-from inferno_operator.cli.offline.model_config import read_architecture
+from inferno_operator.cli.offline.model_config import (
+    find_stored_precision,
+    read_architecture,
+    read_config,
+)
 from inferno_operator.cli.offline.system import parse_system
 from inferno_operator.resources import (
     Accelerator,
@@ -116,6 +122,23 @@ class SizeRequest:
             ):
                 return data
         return None
+
+
+def build_request(
+    model: str, model_config: str, weights: str, cache: str, load: WantedLoad
+) -> SizeRequest:
+    """Return what is to be sized: a model of the catalogue, or one of a config.json.
+
+    Raises InputError if the model is not known, or the file cannot be read.
+    """
+    if model_config:
+        config = read_config(model_config)
+        return SizeRequest(model, config, model_config, weights, cache, load)
+    known = read_models().model(model)
+    other = "" if weights == find_stored_precision(known.config) else weights
+    # Engines keep the cache in this precision, unless they are told.
+    published = read_catalogue().list_steps(known.repository, other) if cache == "bf16" else []
+    return SizeRequest(model, known.config, model, weights, cache, load, published)
 
 
 @dataclass(frozen=True, slots=True)

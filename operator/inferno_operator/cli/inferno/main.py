@@ -184,18 +184,12 @@ def size(  # noqa: PLR0913 - an argument for each option
     such estimates are off by in the median, or that others have measured it. -o yaml prints a
     fleet to go on with.
     """
-    from inferno_operator.cli.catalogue import (
-        Figures,
-        read_catalogue,
-        read_hardware,
-        read_models,
-    )
-    from inferno_operator.cli.offline.model_config import find_stored_precision, read_config
+    from inferno_operator.cli.catalogue import read_hardware
     from inferno_operator.cli.sizing import (
         CENTS,
         OwnCard,
-        SizeRequest,
         WantedLoad,
+        build_request,
         gather_groups,
         list_doubts,
     )
@@ -213,15 +207,7 @@ def size(  # noqa: PLR0913 - an argument for each option
     own = OwnCard(card, memory, bandwidth, tflops, link, price)
     warn(list_doubts(load, own))
     groups = gather_groups(hardware, accelerator, cards, own, prices, currency)
-    published: Sequence[Figures] = ()
-    if model_config:
-        config = read_config(model_config)
-    else:
-        known = read_models().model(model)
-        config, other = known.config, "" if dtype == find_stored_precision(known.config) else dtype
-        if kv_dtype == "bf16":  # as engines have it, unless they are told
-            published = read_catalogue().list_steps(known.repository, other)
-    request = SizeRequest(model, config, model_config or model, dtype, kv_dtype, load, published)
+    request = build_request(model, model_config, dtype, kv_dtype, load)
     sizing = size_model(request, groups, hardware)
     money = options.Money(options.parse_currency(currency).unit, CENTS)
     if plot is not None:

@@ -53,6 +53,10 @@ class Trend:
     words: str
 
 
+# Values over time of what a row is about, by the name in its first column.
+TrendOf = Callable[[str], Trend | None]
+
+
 def no_trend(_: str) -> Trend | None:
     """Nothing is known over time."""
     return None
@@ -153,7 +157,7 @@ def build_table(
     table: TextTable,
     money: Money,
     *,
-    trend: Callable[[str], Trend | None] = no_trend,
+    trend: TrendOf = no_trend,
     link: LinkOf = lambda *_: "",
     bar: Callable[[str, str], Bar | None] = read_bar,
 ) -> Table:

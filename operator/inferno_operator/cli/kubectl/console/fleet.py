@@ -1,6 +1,6 @@
 """The objects of a namespace -> its first page, and the page of its cards."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -40,7 +40,7 @@ from inferno_operator.cli.tables.solution import warn_of_single_replicas
 from inferno_operator.cli.tables.table import Columns, Part, TextTable, format_age
 from inferno_operator.pages.charts import to_stairs
 from inferno_operator.pages.html import KeyFigure
-from inferno_operator.resources import Plan
+from inferno_operator.resources import Plan, ServerSpec
 from inferno_operator.resources.observation import Observation
 
 COUNTED = ("TOTAL", "OTHERS", "OURS", "FREE")
@@ -127,25 +127,11 @@ def view_fleet(namespace: SeenNamespace, past: Sequence[PastLoads] = ()) -> Cons
     waiting = [plan for plan in sort_plans(objects) if plan.status.phase == "Proposed"]
     wrong = seen.with_servers(view for view in seen.servers if view.has_problem)
     others = seen.with_servers(view for view in seen.servers if not view.has_problem)
-    by_class: dict[str, list[ServerView]] = {}
-    for view in sorted(seen.servers, key=lambda view: view.priority):
-        if view.spec:
-            by_class.setdefault(view.spec.service_class, []).append(view)
-    totals = [_sum_class(name, views) for name, views in by_class.items()]
+    totals = _sum_classes(seen.servers)
     replicas = (
         count_replicas(spec.current_alloc, spec.desired_alloc or spec.current_alloc)
         for spec in specs.values()
     )
-
-    def draw_trend(name: str) -> Trend | None:
-        loads = list_loads(specs[name], past, now) if past and name in specs else ()
-        rates = [rate for _, rate in loads]
-        if not rates:
-            return None
-        begin = f"{loads[0][0]:%Y-%m-%d %H:%M} UTC"
-        words = f"load since {begin}: from {min(rates):g} to {max(rates):g} requests/min"
-        return Trend([(time.timestamp(), rate) for time, rate in loads], words)
-
     return ConsolePage(
         title=f"Servers in {namespace.name}",
         lead=_describe_fleet(seen, now) if seen.servers else "",
@@ -174,8 +160,20 @@ def view_fleet(namespace: SeenNamespace, past: Sequence[PastLoads] = ()) -> Cons
             *warn_of_single_replicas(replicas, money),
             *list_notes(replace(others, troubles=())),
         ),
-        trend=draw_trend,
+        trend=partial(_find_load_over_time, specs, past, now),
     )
+
+
+def _find_load_over_time(
+    specs: Mapping[str, ServerSpec], past: Sequence[PastLoads], now: datetime, name: str
+) -> Trend | None:
+    loads = list_loads(specs[name], past, now) if past and name in specs else ()
+    rates = [rate for _, rate in loads]
+    if not rates:
+        return None
+    begin = f"{loads[0][0]:%Y-%m-%d %H:%M} UTC"
+    words = f"load since {begin}: from {min(rates):g} to {max(rates):g} requests/min"
+    return Trend([(time.timestamp(), rate) for time, rate in loads], words)
 
 
 def _describe_fleet(seen: Overview, now: datetime) -> str:
@@ -208,6 +206,15 @@ def _list_figures(
     known_of = "for all" if len(known) == servers else f"for {len(known)}"
     total = f"of {_count_servers(seen)} (latency known {known_of})"
     yield KeyFigure("Miss a target now", str(missed), total)
+
+
+def _sum_classes(servers: Iterable[ServerView]) -> list[dict[str, Any]]:
+    """Sum up the readable Servers of each class, the most important classes first."""
+    by_class: dict[str, list[ServerView]] = {}
+    for view in sorted(servers, key=lambda view: view.priority):
+        if view.spec:
+            by_class.setdefault(view.spec.service_class, []).append(view)
+    return [_sum_class(name, views) for name, views in by_class.items()]
 
 
 def _sum_class(name: str, views: Sequence[ServerView]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from inferno_operator.cli.tables.html import (
     NOTHING,
     Excerpt,
     Table,
-    Trend,
+    TrendOf,
     build_table,
     drop_empty_columns,
 )
@@ -91,10 +91,6 @@ class PageQuery:
         """Return the query that sorts by a column, or turns the order round."""
         again = column == self.get("sort") and not self.get("order")
         return self.address(sort=column, order="falling" if again else "", **{"from": ""})
-
-
-# Values over time of what a row is about, by the name in its first column.
-TrendOf = Callable[[str], Trend | None]
 
 
 class Pages:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from inferno_operator.cli.options import CENTS, Money
-from inferno_operator.cli.tables.html import Trend, no_trend
+from inferno_operator.cli.tables.html import TrendOf, no_trend
 from inferno_operator.cli.tables.table import Part
 from inferno_operator.pages.charts import Chart
 from inferno_operator.pages.html import KeyFigure
@@ -85,4 +85,4 @@ class ConsolePage:
     notice: Note | None = None
     state: str = ""
     before: Sequence[Part] = ()
-    trend: Callable[[str], Trend | None] = no_trend
+    trend: TrendOf = no_trend
