@@ -1,4 +1,4 @@
-"""Two operators, one works: killed, paused, cut off or asked to end, in the middle of a run."""
+"""Two operators, one works: killed, paused or asked to end, in the middle of a run."""
 
 import json
 import os
